@@ -1,0 +1,3 @@
+//! The HTTP surface: plain request in, plain response out.
+
+pub mod message;
