@@ -51,7 +51,8 @@ CREATE TABLE generations (
   request_id TEXT NOT NULL,
   model TEXT NOT NULL,
   model_version TEXT,
-  json_mode INTEGER NOT NULL DEFAULT 0,
+  json_mode INTEGER NOT NULL DEFAULT 0, -- 1: JSON was asked for
+  upstream TEXT NOT NULL,               -- the path at Gemini
   created_at INTEGER NOT NULL,
   completed_at INTEGER,
   updated_at INTEGER NOT NULL,
