@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use crate::app::App;
 use crate::idempotency::record::Stored;
 use crate::store::maintenance::{Counts, Replays, flush};
-use crate::time::Span;
+use crate::time::{Span, Timestamp};
 
 /// What was counted since the last flush.
 #[derive(Debug, Default)]
 pub struct Stats {
     named: BTreeMap<(String, &'static str), u64>,
     replays: BTreeMap<(String, String, String, String, String), Replays>,
-    flushing: bool,
+    flushing_since: Option<Timestamp>,
 }
 
 impl Stats {
@@ -74,10 +74,13 @@ impl App {
     pub fn flush_later(&self) {
         {
             let mut stats = self.stats.borrow_mut();
-            if stats.flushing || stats.is_empty() {
+            let now = self.now();
+            let under_way =
+                stats.flushing_since.is_some_and(|since| now < since.plus(FLUSH_STUCK_AFTER));
+            if under_way || stats.is_empty() {
                 return;
             }
-            stats.flushing = true;
+            stats.flushing_since = Some(now);
         }
         let app = self.clone();
         self.background.spawn(Box::pin(async move {
@@ -90,7 +93,7 @@ impl App {
     pub async fn flush_now(&self) {
         let counts = {
             let mut stats = self.stats.borrow_mut();
-            stats.flushing = false;
+            stats.flushing_since = None;
             stats.take()
         };
         if counts.named.is_empty() && counts.replays.is_empty() {
@@ -105,3 +108,5 @@ impl App {
 
 /// How long counts gather. `waitUntil` gives 30 s, so this stays far below.
 const FLUSH_AFTER: Span = Span::from_seconds(1);
+/// A flush that has not come back by then was cancelled with its request.
+const FLUSH_STUCK_AFTER: Span = Span::from_seconds(30);
