@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may"))]
 
+pub mod config;
 pub mod error;
 pub mod http;
 pub mod limits;
