@@ -1,12 +1,15 @@
 //! Oncepress: pay Gemini once, publish once.
 
-#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may"))]
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may")
+)]
 
 pub mod config;
 pub mod error;
 pub mod http;
+pub mod key;
 pub mod limits;
 pub mod ports;
 pub mod publish;
 pub mod time;
-
