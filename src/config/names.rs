@@ -221,6 +221,7 @@ must_not_contain = ["As an AI"]
 
 `target` may use `{account}`, `{site}`, `{pipeline}`, `{date}` (UTC, of the request's anchor),
 `{id}` (the generation's) and `{topic}`. They are filled in once, when the request is claimed.
-`{{` and `}}`
-stand for braces. An output that the gate refuses is held: stored, paid for, and left to a person.
+`{{` and `}}` stand for braces.
+
+An output that the gate refuses is held: stored, paid for, and left to a person.
 "#;
