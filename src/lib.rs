@@ -5,6 +5,7 @@
     allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may")
 )]
 
+pub mod config;
 pub mod error;
 pub mod http;
 pub mod key;
