@@ -7,24 +7,24 @@
 use serde_json::json;
 
 use crate::app::App;
-use crate::gemini::error::{Class, Failure};
-use crate::idempotency::output::{Bought, buy};
+use crate::gemini::error::{Class, Failure, FailureCode, transport};
+use crate::idempotency::output::{Bought, Tap, buy};
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
 use crate::limits::{D1_TEXT_MAX_BYTES, GEMINI_DEADLINE, OUTPUT_INLINE_MAX_BYTES};
-use crate::ports::Object;
+use crate::ports::{HttpError, Object};
 use crate::store::evidence::Evidence;
 use crate::store::settle::{self, Purchase, Settled};
 use crate::time::{Span, Timestamp};
 
 /// Runs a job to its end: calls Gemini, settles, and says how it ended.
-pub async fn execute(app: &App, job: &Job, body: String) -> Settlement {
+pub async fn execute(app: &App, job: &Job, body: String, tap: &dyn Tap) -> Settlement {
     let started = app.now();
     let Some(deadline) = deadline(job, started) else {
-        let failure = Failure::not_sent("the lease had too little time left");
+        let failure = transport(&HttpError::NotSent("the lease had too little time left".to_owned()));
         return settle_failure(app, job, &failure).await;
     };
-    let settlement = match buy(app, job, body, deadline).await {
+    let settlement = match buy(app, job, body, deadline, tap).await {
         Ok(bought) => settle_purchase(app, job, bought).await,
         Err(failure) => settle_failure(app, job, &failure).await,
     };
@@ -121,14 +121,29 @@ async fn superseded(
 
 /// Settles a failure: a definite one frees the key, an unknown one binds it until it is decided.
 pub async fn settle_failure(app: &App, job: &Job, failure: &Failure) -> Settlement {
-    match failure.class {
+    match failure.class() {
         Class::Unknown => settle_unknown(app, job, failure).await,
         Class::Definite => settle_definite(app, job, failure).await,
     }
 }
 
+/// Whether a later try of the same request can succeed.
+const fn passes(code: FailureCode) -> bool {
+    match code {
+        FailureCode::RateLimited | FailureCode::QuotaExhausted | FailureCode::Unavailable => true,
+        FailureCode::Rejected | FailureCode::Auth | FailureCode::Unknown => false,
+    }
+}
+
+/// Gemini's own error, as drop-in callers get it.
+fn google(failure: &Failure) -> Option<(u16, String)> {
+    let error = failure.google.as_ref()?;
+    let status = error.http_status().or(failure.status)?;
+    Some((status, error.body.to_string()))
+}
+
 async fn settle_unknown(app: &App, job: &Job, failure: &Failure) -> Settlement {
-    let batch = settle::unknown(job, failure.code, &failure.message, app.now());
+    let batch = settle::unknown(job, failure.code.code(), &failure.message, app.now());
     if let Err(error) = app.run(batch).await {
         // The row stays `running`; it is found when its lease ends.
         app.log("unknown_not_recorded", json!({"generationId": job.generation_id,
@@ -139,17 +154,17 @@ async fn settle_unknown(app: &App, job: &Job, failure: &Failure) -> Settlement {
 
 async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement {
     let now = app.now();
-    let again = job.from_queue && failure.passing;
+    let again = job.from_queue && passes(failure.code);
     let (batch, wanted) = if again {
-        (settle::requeue(job, failure.code, &failure.message, now), State::Queued)
+        (settle::requeue(job, failure.code.code(), &failure.message, now), State::Queued)
     } else {
-        (settle::fail(job, failure.code, &failure.message, now), State::Failed)
+        (settle::fail(job, failure.code.code(), &failure.message, now), State::Failed)
     };
     let failed = Settlement::Failed {
-        code: failure.code.to_owned(),
+        code: failure.code.code().to_owned(),
         detail: failure.message.clone(),
         retry_after_ms: failure.retry_after.map(Span::millis),
-        google: failure.google.clone(),
+        google: google(failure),
     };
     match app.run(batch).await.and_then(|r| settle::read_state(&r, wanted, &job.token)) {
         Ok(Settled::Yes) => failed,
@@ -161,7 +176,7 @@ async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement 
                 "error": error.to_string()}));
             let evidence = Evidence::Failed {
                 job: Box::new(job.clone()),
-                reason: failure.code.to_owned(),
+                reason: failure.code.code().to_owned(),
                 detail: failure.message.clone(),
             };
             keep_evidence(app, &evidence).await;
