@@ -1,0 +1,13 @@
+//! Gemini: what is sent to it, what it answers, and what that costs. Bytes in, bytes out.
+
+pub mod answer;
+mod delay;
+pub mod error;
+pub mod exchange;
+pub mod fitness;
+pub mod google;
+pub mod merge;
+mod redact;
+mod splitter;
+pub mod sse;
+pub mod usage;
