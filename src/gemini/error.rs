@@ -28,7 +28,7 @@
 use crate::gemini::delay;
 use crate::gemini::google::GoogleError;
 use crate::gemini::redact;
-use crate::gemini::sse::StreamFault;
+use crate::gemini::sse::{Event, Reader, StreamFault};
 use crate::ports::HttpError;
 use crate::time::{Span, Timestamp};
 
@@ -44,7 +44,7 @@ pub struct Failure {
     /// The HTTP status code, where an answer began.
     pub status: Option<u16>,
     /// Google's own error, for clients that expect its shape.
-    pub google: Option<GoogleError>,
+    pub google: Option<Box<GoogleError>>,
 }
 
 /// What a failure comes to.
@@ -130,10 +130,14 @@ impl FailureCode {
 /// assert_eq!(failure.retry_after, Some(Span::from_seconds(54)));
 /// ```
 pub fn classify(status: u16, headers: &[(String, String)], body: &[u8], now: Timestamp) -> Failure {
-    let google = serde_json::from_slice(body)
-        .ok()
-        .and_then(|body| GoogleError::read(&body));
-    let foreign = google.is_none() && !body.trim_ascii().is_empty();
+    let google = Reader::default()
+        .push(body)
+        .into_iter()
+        .find_map(|event| match event {
+            Event::Error(error) => Some(error),
+            Event::Chunk(_) => None,
+        });
+    let foreign = !google.as_ref().is_some_and(is_google) && !body.trim_ascii().is_empty();
     let stated = google.as_ref().and_then(|error| error.code);
     let code = match (status, stated) {
         // Google's number says more than a gateway's status in front of it.
@@ -152,7 +156,7 @@ pub(crate) fn classify_in_body(
 ) -> Failure {
     let Some(status) = error.http_status() else {
         return Failure {
-            google: Some(error),
+            google: Some(Box::new(error)),
             ..Failure::unknown(
                 "Gemini reported an error that says nothing of its kind.",
                 None,
@@ -169,7 +173,7 @@ pub(crate) fn after_output(error: GoogleError) -> Failure {
     let what = "Gemini broke off after it had begun to answer; what it made may be billed.";
     Failure {
         message: with_words(what, Some(&error)),
-        google: Some(error),
+        google: Some(Box::new(error)),
         ..Failure::unknown(what, status)
     }
 }
@@ -206,11 +210,10 @@ fn code_of(status: u16, google: Option<&GoogleError>) -> FailureCode {
         401 | 403 => FailureCode::Auth,
         402 => FailureCode::QuotaExhausted,
         408 | 499 => FailureCode::Unknown,
-        // Google's `ABORTED`: a conflict inside, gone at the next try.
-        409 => FailureCode::Unavailable,
         429 if google.is_some_and(is_daily_quota) => FailureCode::QuotaExhausted,
         429 => FailureCode::RateLimited,
-        500 | 503 => FailureCode::Unavailable,
+        // 409 is Google's `ABORTED`: a conflict inside, gone at the next try.
+        409 | 500 | 503 => FailureCode::Unavailable,
         501 | 300..500 => FailureCode::Rejected,
         _ => FailureCode::Unknown,
     }
@@ -237,7 +240,7 @@ fn failure(
         message,
         retry_after,
         status: Some(status),
-        google,
+        google: google.map(Box::new),
     }
 }
 
@@ -272,6 +275,11 @@ fn sentence(code: FailureCode, status: u16, google: Option<&GoogleError>) -> &'s
             _ => "Something between here and Gemini broke the call off.",
         },
     }
+}
+
+/// Whether the error has Google's shape, and not only some member of that name.
+fn is_google(error: &GoogleError) -> bool {
+    error.code.is_some() || error.status.is_some()
 }
 
 fn is_bad_key(error: &GoogleError) -> bool {

@@ -14,7 +14,7 @@
 use crate::gemini::answer::{Assembled, Assembler, LastWord};
 use crate::gemini::error::{self, ERROR_BODY_MAX_BYTES, Failure};
 use crate::gemini::google::GoogleError;
-use crate::gemini::sse::{Chunk, End, Event, Reader};
+use crate::gemini::sse::{Chunk, End, Event, Reader, StreamFault};
 use crate::gemini::usage::Tier;
 use crate::limits::GEMINI_ANSWER_MAX_BYTES;
 use crate::ports::HttpError;
@@ -118,7 +118,7 @@ impl Exchange {
             LastWord::Ended => true,
             LastWord::EndedAgain => ended_cleanly,
             LastWord::Open if answer.candidates == 0 && answer.block_reason.is_some() => true,
-            LastWord::Open => cut.is_none() && end == End::Whole,
+            LastWord::Open => cut.is_none() && end == End::Whole && is_counted(&answer),
         };
         if !whole || oversized {
             return Err(incomplete(self.status, end, cut, oversized));
@@ -134,10 +134,15 @@ impl Exchange {
     }
 }
 
+/// Whether an answer without a reason to end is Gemini's at all, and not some other JSON.
+fn is_counted(answer: &Assembled) -> bool {
+    answer.candidates > 0 || answer.usage.is_some()
+}
+
 fn incomplete(status: u16, end: End, cut: Option<&HttpError>, oversized: bool) -> Failure {
     let broke_off = "Gemini's answer broke off before it was finished.";
     match (cut, end) {
-        _ if oversized => error::not_an_answer(crate::gemini::sse::StreamFault::TooLarge, status),
+        _ if oversized => error::not_an_answer(StreamFault::TooLarge, status),
         // The head of an answer was there, so even this says nothing of what Gemini did.
         (Some(HttpError::NotSent(_)), _) => Failure::unknown(broke_off, Some(status)),
         (Some(cut), _) => Failure {

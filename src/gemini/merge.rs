@@ -26,7 +26,7 @@ pub fn merge_chunks<'a>(chunks: impl IntoIterator<Item = &'a Value>) -> Value {
         match name.as_str() {
             "candidates" => merge_candidates(&mut merged, value),
             "responseId" | "modelVersion" | "promptFeedback" => {
-                keep_first(&mut merged, name, value)
+                keep_first(&mut merged, name, value);
             }
             _ => keep_last(&mut merged, name, value),
         }

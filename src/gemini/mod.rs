@@ -7,6 +7,8 @@ pub mod exchange;
 pub mod fitness;
 pub mod google;
 pub mod merge;
+pub mod price;
+pub mod price_list;
 mod redact;
 mod splitter;
 pub mod sse;

@@ -40,22 +40,23 @@ fn without_quotations(text: &str) -> String {
 fn without_keys(word: &str) -> String {
     let mut clean = String::with_capacity(word.len());
     let mut run = String::new();
-    for c in word.chars().map(Some).chain([None]) {
-        match c.filter(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
-            Some(c) => run.push(c),
-            None => {
-                let after_key = clean.ends_with("key=") || clean.ends_with("token=");
-                clean.push_str(if after_key || is_secret(&run) {
-                    REDACTED
-                } else {
-                    &run
-                });
-                run.clear();
-                clean.extend(c);
-            }
+    for c in word.chars() {
+        if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
+            run.push(c);
+        } else {
+            push_run(&mut clean, &mut run);
+            clean.push(c);
         }
     }
+    push_run(&mut clean, &mut run);
     clean
+}
+
+fn push_run(clean: &mut String, run: &mut String) {
+    let after_name = clean.ends_with("key=") || clean.ends_with("token=");
+    let secret = is_secret(run) || (after_name && !run.is_empty());
+    clean.push_str(if secret { REDACTED } else { run });
+    run.clear();
 }
 
 fn is_secret(run: &str) -> bool {
