@@ -7,6 +7,7 @@
 
 pub mod gemini;
 pub mod http;
+pub mod key;
 pub mod limits;
 pub mod ports;
 pub mod publish;
