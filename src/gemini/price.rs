@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::gemini::bounds::Bounds;
 use crate::gemini::price_list;
 use crate::gemini::usage::{Tier, Usage};
 use crate::time::Timestamp;
@@ -55,17 +56,6 @@ pub struct Rates {
     pub cached: u32,
     /// Of the answer and of thoughts.
     pub output: u32,
-}
-
-/// What a request can use at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Tokens that can reach the prompt.
-    pub input_tokens: u64,
-    /// Tokens of answer and thoughts together, all candidates counted.
-    pub output_tokens: u64,
-    /// The dearest tier that may serve it.
-    pub tier: Tier,
 }
 
 impl NanoUsd {
