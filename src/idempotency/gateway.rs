@@ -13,10 +13,10 @@ use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
 use crate::idempotency::record::{Generation, Job, Settlement, Stored, Surface};
 use crate::idempotency::recovery::{settlement_of, stored};
-use crate::idempotency::runner::{execute, output_object};
+use crate::idempotency::runner::execute;
 use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
-use crate::limits::{KV_MARK_TTL, LEASE, OUTPUT_INLINE_MAX_BYTES};
+use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
 use crate::ports::DbError;
 use crate::store::accounts::Access;
 use crate::store::claims::{self, Claim, Claimed, Destination};
@@ -254,14 +254,14 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
     let Claimed { holder, body, credits } = claimed;
     let Some(holder) = holder else { return Err(no_credits(&claim, credits)) };
     if holder.id == claim.job.generation_id {
-        return fresh(app, keys, claim).await;
+        return fresh(app, &asked, keys, claim).await;
     }
     let standing = standing_of(&holder);
     match verdict(Some(&standing), &ask_of(&asked, keys), now) {
         Verdict::Fresh => Err(no_credits(&claim, credits)),
         Verdict::Conflict => Err(conflict(&asked, &holder)),
         Verdict::Pending => Err(pending(&holder.id)),
-        Verdict::Held => held_again(app, &asked, &holder).await,
+        Verdict::Held => held_again(app, &holder).await,
         Verdict::Replay => replay(app, &asked, keys, &holder, body).await,
         Verdict::Attach => attach(app, &asked, keys, holder).await,
     }
@@ -273,7 +273,7 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     let queued = asked.background && app.queues.is_some();
     let ask = ask_of(asked, keys);
     let expires_at = if ask.operation {
-        now.plus(crate::limits::OPERATION_KEY_TTL)
+        now.plus(OPERATION_KEY_TTL)
     } else {
         asked.anchor.plus(asked.window)
     };
@@ -338,7 +338,12 @@ fn standing_of(holder: &Generation) -> Standing {
 }
 
 /// The key is ours: marks it and runs the generation.
-async fn fresh(app: &App, keys: &Keys, claim: Claim) -> Result<Reply, Problem> {
+async fn fresh(
+    app: &App,
+    asked: &Asked,
+    keys: &Keys,
+    claim: Claim,
+) -> Result<Reply, Problem> {
     let until = claim.job.lease_until;
     app.isolate.put(&keys.mark, Mark::RUNNING, until);
     mark_running(app, keys.mark.clone());
@@ -347,7 +352,8 @@ async fn fresh(app: &App, keys: &Keys, claim: Claim) -> Result<Reply, Problem> {
     if state == State::Queued {
         return enqueue(app, &job).await;
     }
-    match run(app, job, body, crate::limits::WAIT_MAX).await {
+    let wait = if asked.background { Span::default() } else { asked.wait.min(WAIT_MAX) };
+    match run(app, job, body, wait).await {
         Ok(Some(settlement)) => made(app, keys, &generation_id, settlement),
         Ok(None) => Ok(Reply::Accepted { generation_id }),
         Err(error) => {
@@ -402,10 +408,9 @@ pub async fn mark_result(app: &App, stored: &Stored) {
         return;
     }
     let key = mark_key(stored);
-    let text = if stored.body.len() <= OUTPUT_INLINE_MAX_BYTES {
-        Mark::result(stored)
-    } else {
-        return;
+    let text = match &stored.object {
+        Some(object) => Mark::pointer(stored, object),
+        None => Mark::result(stored),
     };
     put_mark(app, &key, text).await;
 }
@@ -541,9 +546,8 @@ pub fn store_problem(app: &App, error: &DbError) -> Problem {
     Problem::new(Code::StoreUnavailable, "The database can't be reached.")
 }
 
-async fn held_again(app: &App, asked: &Asked, holder: &Generation) -> Result<Reply, Problem> {
+async fn held_again(app: &App, holder: &Generation) -> Result<Reply, Problem> {
     let result = stored(app, holder, None).await.map_err(|error| store_problem(app, &error))?;
-    let _ = asked;
     Ok(Reply::Held {
         reason: holder.reason.clone().unwrap_or_default(),
         stored: Box::new(result),
@@ -601,7 +605,7 @@ async fn attach(
     if asked.background {
         return Ok(Reply::Accepted { generation_id: holder.id });
     }
-    let wait = asked.wait.min(crate::limits::WAIT_MAX);
+    let wait = asked.wait.min(WAIT_MAX);
     let settlement = match &app.runner {
         Some(runner) if holder.state == State::Running => {
             match runner.attach(&holder.id, wait).await {
@@ -672,8 +676,3 @@ async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Pro
 
 /// Between two looks at a generation that no runner can be asked about.
 const POLL: Span = Span::from_seconds(1);
-
-/// Where an output lies that is too large for a mark.
-pub fn pointed(output_id: &str) -> String {
-    output_object(output_id)
-}

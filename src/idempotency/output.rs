@@ -175,6 +175,7 @@ fn bought(
         cost_nano,
         content_type: content_type(job.surface).to_owned(),
         headers,
+        object: None,
         body,
     };
     Bought { purchase, stored: Box::new(stored) }

@@ -283,6 +283,8 @@ pub struct Stored {
     pub content_type: String,
     /// Gemini's own tracing headers.
     pub headers: Vec<(String, String)>,
+    /// Its name in R2, where the answer is too large for a row.
+    pub object: Option<String>,
     /// The answer, byte for byte.
     #[serde(skip)]
     pub body: String,

@@ -160,8 +160,15 @@ pub async fn stored(
             .as_deref()
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default(),
+        object: in_r2(generation).map(|id| output_object(id)),
         body,
     })
+}
+
+/// The id of an output that lies in R2.
+fn in_r2(generation: &Generation) -> Option<&str> {
+    let in_r2 = generation.output_where.as_deref() == Some("r2");
+    generation.output_id.as_deref().filter(|_| in_r2)
 }
 
 /// The stored answer of a generation, whole.
@@ -169,7 +176,7 @@ pub async fn output_body(app: &App, generation: &Generation) -> Result<String, D
     let Some(output_id) = &generation.output_id else {
         return Err(DbError::Fatal("the generation has no output".to_owned()));
     };
-    if generation.output_where.as_deref() == Some("r2") {
+    if in_r2(generation).is_some() {
         let Some(objects) = &app.objects else {
             return Err(DbError::Fatal("the output lies in R2, which is not bound".to_owned()));
         };

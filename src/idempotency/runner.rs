@@ -42,8 +42,8 @@ fn deadline(job: &Job, now: Timestamp) -> Option<Span> {
 
 /// Commits a purchase: to the database, else to the fallback store, until the lease ends.
 pub async fn settle_purchase(app: &App, job: &Job, bought: Bought) -> Settlement {
-    let Bought { mut purchase, stored } = bought;
-    place_output(app, &mut purchase, &stored.body).await;
+    let Bought { mut purchase, mut stored } = bought;
+    place_output(app, &mut purchase, &mut stored).await;
     loop {
         match commit(app, job, &purchase).await {
             Ok(Settled::Yes) => return settled(purchase, stored),
@@ -76,7 +76,8 @@ async fn commit(
 
 /// A large output goes to R2 before the commit; where that fails it goes into the database, in
 /// parts below its row limit.
-async fn place_output(app: &App, purchase: &mut Purchase, body: &str) {
+async fn place_output(app: &App, purchase: &mut Purchase, stored: &mut Stored) {
+    let body = &stored.body;
     if body.len() > OUTPUT_INLINE_MAX_BYTES
         && let Some(objects) = &app.objects
     {
@@ -85,8 +86,10 @@ async fn place_output(app: &App, purchase: &mut Purchase, body: &str) {
             content_type: purchase.content_type.clone(),
             metadata: Vec::new(),
         };
-        if objects.put(&output_object(&purchase.output_id), object).await.is_ok() {
+        let name = output_object(&purchase.output_id);
+        if objects.put(&name, object).await.is_ok() {
             purchase.in_r2 = true;
+            stored.object = Some(name);
             return;
         }
     }
