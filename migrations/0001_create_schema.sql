@@ -229,6 +229,14 @@ CREATE TABLE counters (
   PRIMARY KEY (day, name)
 ) STRICT, WITHOUT ROWID;
 
+-- Batches of counts that were added already, so that a repeated one adds nothing.
+CREATE TABLE flushes (
+  token TEXT PRIMARY KEY,
+  at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX flushes_by_time ON flushes (at);
+
 CREATE TABLE digests (
   day TEXT PRIMARY KEY,                 -- the local date it was made for
   made_at INTEGER NOT NULL,

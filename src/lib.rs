@@ -10,6 +10,7 @@ pub mod error;
 pub mod http;
 pub mod key;
 pub mod limits;
+pub mod outbox;
 pub mod ports;
 pub mod publish;
 pub mod time;

@@ -78,6 +78,8 @@ pub struct Job {
     pub lease_until: Timestamp,
     /// Its destinations, as `publisher=target` in the order given.
     pub destinations: Vec<String>,
+    /// Whether a queue message stands behind it, which tries again after a passing failure.
+    pub from_queue: bool,
 }
 
 impl Job {
@@ -104,6 +106,7 @@ impl Job {
             expires_at: row.expires_at,
             lease_until: row.lease_until,
             destinations: row.destinations.clone(),
+            from_queue: false,
         }
     }
 }
