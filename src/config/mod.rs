@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::key::pointer::JsonPointer;
 use crate::ports::Zones;
 use crate::time::{Span, Timestamp};
 
@@ -23,6 +24,8 @@ pub use names::{ENTRIES, Entry, Kind};
 pub use pipelines::{Destination, NearDuplicates, Pipeline};
 pub use target::{TARGET_MAX_BYTES, Target, TargetValues};
 pub use values::is_model;
+
+pub(crate) use values::name as parse_name;
 
 use faults::{Faults, member};
 
@@ -59,7 +62,7 @@ pub struct Config {
     /// The fate of unknown generations of derived keys.
     pub on_unknown: OnUnknown,
     /// JSON pointers that the derived key leaves out.
-    pub identity_ignores: Vec<String>,
+    pub identity_ignores: Vec<JsonPointer>,
     /// Prices over the built-in table.
     pub prices: Value,
     /// When the digest is made: since midnight, in its time zone.
@@ -373,25 +376,14 @@ impl Reader<'_> {
     }
 }
 
-fn json_pointers(text: &str) -> Result<Vec<String>, String> {
-    let pointers = serde_json::from_str::<Value>(text).ok();
-    let pointers = pointers
-        .as_ref()
-        .and_then(faults::texts)
-        .unwrap_or(vec![String::new()]);
-    if pointers.iter().all(|pointer| is_json_pointer(pointer)) {
-        return Ok(pointers);
-    }
-    Err("must be a list of JSON pointers, such as `[\"/generationConfig/seed\"]`".to_owned())
-}
-
-/// RFC 6901, without the pointer to the whole document.
-fn is_json_pointer(text: &str) -> bool {
-    let escapes = text
-        .split('~')
-        .skip(1)
-        .all(|after| after.starts_with(['0', '1']));
-    text.starts_with('/') && escapes
+/// A list of JSON pointers; the one to the whole document would ignore everything.
+fn json_pointers(text: &str) -> Result<Vec<JsonPointer>, String> {
+    let list = serde_json::from_str::<Value>(text).ok();
+    let list = list.as_ref().and_then(faults::texts);
+    let pointers = list.and_then(|list| list.iter().map(|text| JsonPointer::parse(text)).collect());
+    pointers.ok_or_else(|| {
+        "must be a list of JSON pointers, such as `[\"/generationConfig/seed\"]`".to_owned()
+    })
 }
 
 fn origins(text: &str) -> Result<Vec<String>, String> {

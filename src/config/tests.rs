@@ -64,7 +64,8 @@ fn three_settings_suffice_and_every_default_is_valid() {
     assert_eq!(faults, Vec::<String>::new());
     assert_eq!(format!("{config:?}"), format!("{spelled_out:?}"));
     assert_eq!(config.subrequest_budget, limits::SUBREQUEST_BUDGET_DEFAULT);
-    assert_eq!(config.identity_ignores, ["/generationConfig/seed"]);
+    let seed = JsonPointer::parse("/generationConfig/seed").unwrap();
+    assert_eq!(config.identity_ignores, [seed]);
     assert_eq!(config.stale_after, Span::from_minutes(60));
     assert_eq!(config.digest_time, Span::from_hours(8));
     assert_eq!(config.runner, RunnerMode::DurableObject);

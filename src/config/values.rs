@@ -3,7 +3,7 @@
 use crate::time::Span;
 
 /// A parsed value, or what is wrong with it, for people.
-pub(super) type Parsed<T> = Result<T, String>;
+pub(crate) type Parsed<T> = Result<T, String>;
 
 /// One of a few words.
 pub(super) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Parsed<T> {
@@ -34,7 +34,7 @@ pub(super) fn integer(text: &str, range: std::ops::RangeInclusive<i64>) -> Parse
 }
 
 /// The name of an account, site, pipeline, publisher or environment.
-pub(super) fn name(text: &str) -> Parsed<String> {
+pub(crate) fn name(text: &str) -> Parsed<String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
     let starts_well = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
     if starts_well && text.len() <= 64 && text.chars().all(allowed) {
