@@ -5,10 +5,13 @@
     allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may")
 )]
 
+pub mod config;
+pub mod error;
 pub mod gemini;
 pub mod http;
 pub mod key;
 pub mod limits;
+pub mod outbox;
 pub mod ports;
 pub mod publish;
 pub mod time;

@@ -1,3 +1,4 @@
 //! The HTTP surface: plain request in, plain response out.
 
 pub mod message;
+mod problem;
