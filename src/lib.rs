@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod error;
+pub mod gemini;
 pub mod http;
 pub mod key;
 pub mod limits;
