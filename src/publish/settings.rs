@@ -3,11 +3,14 @@
 use serde_json::Value;
 
 use super::fields::Fields;
+use super::ghost::GhostSettings;
+use super::github::GithubSettings;
 use super::queue::QueueSettings;
 use super::r2::R2Settings;
 use super::ssrf::Loopback;
 use super::template::Template;
 use super::webhook::WebhookSettings;
+use super::wordpress::WordpressSettings;
 use super::{IdempotencyClass, Parcel, Publication};
 
 /// What is done with a delivery of unknown fate where the destination can't be asked.
@@ -34,6 +37,9 @@ pub struct PublisherSettings {
 enum Kind {
     R2(R2Settings),
     Webhook(WebhookSettings),
+    Github(GithubSettings),
+    Wordpress(WordpressSettings),
+    Ghost(GhostSettings),
     Queue(QueueSettings),
 }
 
@@ -105,6 +111,9 @@ impl PublisherSettings {
         match &self.kind {
             Kind::R2(_) => "r2",
             Kind::Webhook(_) => "webhook",
+            Kind::Github(_) => "github",
+            Kind::Wordpress(_) => "wordpress",
+            Kind::Ghost(_) => "ghost",
             Kind::Queue(_) => "queue",
         }
     }
@@ -112,7 +121,8 @@ impl PublisherSettings {
     /// What a repeat does at this destination.
     pub fn class(&self) -> IdempotencyClass {
         match &self.kind {
-            Kind::R2(_) => IdempotencyClass::Native,
+            Kind::R2(_) | Kind::Github(_) => IdempotencyClass::Native,
+            Kind::Wordpress(_) | Kind::Ghost(_) => IdempotencyClass::Probe,
             Kind::Webhook(_) | Kind::Queue(_) => IdempotencyClass::None,
         }
     }
@@ -123,6 +133,20 @@ impl PublisherSettings {
             Kind::R2(_) => {
                 "None while the object exists: a second put under its name is refused by R2; an \
                  object that a person deletes within the retries of a lost answer is put again."
+            }
+            Kind::Github(_) => {
+                "None while the file exists: a second create is refused by GitHub; a file that a \
+                 person deletes is not written again, since its commit is found in the history."
+            }
+            Kind::Wordpress(_) => {
+                "A second post may be visible for a moment if WordPress finishes a request long \
+                 after its time-out; it is then moved to the trash. A post whose slug and marker a \
+                 person changed within the retries of a lost answer is not recognised."
+            }
+            Kind::Ghost(_) => {
+                "A second draft, never a second published post, may exist for a moment; it is \
+                 deleted. A post whose slug a person changed within the retries of a lost answer \
+                 is not recognised."
             }
             Kind::Webhook(_) => {
                 "The receiver may get the same message more than once, always with the same \
@@ -136,9 +160,11 @@ impl PublisherSettings {
     }
 
     /// What must have one writer at a time, where there is such a thing.
-    pub fn lane(&self, _target: &str) -> Option<String> {
+    pub fn lane(&self, target: &str) -> Option<String> {
         match &self.kind {
+            Kind::Github(settings) => Some(settings.lane()),
             // Two deliveries for one slug would race for it; for two slugs nothing is shared.
+            Kind::Wordpress(_) | Kind::Ghost(_) => Some(format!("{}:{target}", self.name)),
             Kind::R2(_) | Kind::Webhook(_) | Kind::Queue(_) => None,
         }
     }
@@ -148,6 +174,9 @@ impl PublisherSettings {
         match &self.kind {
             Kind::R2(settings) => Box::new(settings.begin(parcel)),
             Kind::Webhook(settings) => Box::new(settings.begin(&parcel)),
+            Kind::Github(settings) => Box::new(settings.begin(parcel)),
+            Kind::Wordpress(settings) => Box::new(settings.begin(&parcel)),
+            Kind::Ghost(settings) => Box::new(settings.begin(&parcel)),
             Kind::Queue(settings) => Box::new(settings.begin(&parcel)),
         }
     }
@@ -159,6 +188,9 @@ impl Kind {
         match kind.as_deref().unwrap_or_default() {
             "r2" => R2Settings::read(fields).map(Self::R2),
             "webhook" => WebhookSettings::read(fields).map(Self::Webhook),
+            "github" => GithubSettings::read(fields).map(Self::Github),
+            "wordpress" => WordpressSettings::read(fields).map(Self::Wordpress),
+            "ghost" => GhostSettings::read(fields).map(Self::Ghost),
             "queue" => QueueSettings::read(fields).map(Self::Queue),
             unknown => {
                 if !unknown.is_empty() {
