@@ -65,6 +65,15 @@ pub struct Parcel {
     pub progress: Option<String>,
 }
 
+impl Parcel {
+    /// Fills `content` and `content_type` by a template.
+    pub fn render(&mut self, template: &template::Template) {
+        let rendered = template.render(self);
+        self.content = rendered.content;
+        self.content_type = rendered.content_type;
+    }
+}
+
 /// What a publication wants done.
 #[derive(Debug)]
 pub enum Effect {

@@ -11,7 +11,10 @@ use super::ssrf::Loopback;
 use super::template::Template;
 use super::webhook::WebhookSettings;
 use super::wordpress::WordpressSettings;
-use super::{IdempotencyClass, Parcel, Publication};
+use super::{
+    Failure, IdempotencyClass, Outcome, Parcel, Publication, Reply, Step, failure, target,
+};
+use crate::time::Timestamp;
 
 /// What is done with a delivery of unknown fate where the destination can't be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +173,12 @@ impl PublisherSettings {
     }
 
     /// Begins one attempt at publishing `parcel`.
+    ///
+    /// A target that [`target::check`] refuses ends it before anything is sent.
     pub fn begin(&self, parcel: Parcel) -> Box<dyn Publication> {
+        if let Err(why) = target::check(&parcel.target) {
+            return Box::new(Refused(why));
+        }
         match &self.kind {
             Kind::R2(settings) => Box::new(settings.begin(parcel)),
             Kind::Webhook(settings) => Box::new(settings.begin(&parcel)),
@@ -179,6 +187,18 @@ impl PublisherSettings {
             Kind::Ghost(settings) => Box::new(settings.begin(&parcel)),
             Kind::Queue(settings) => Box::new(settings.begin(&parcel)),
         }
+    }
+}
+
+/// A publication that is over before it began.
+struct Refused(&'static str);
+
+impl Publication for Refused {
+    fn step(&mut self, _reply: Option<Reply>, _now: Timestamp) -> Step {
+        Step::Done(Outcome::Permanent(Failure::new(
+            failure::TARGET_REFUSED,
+            self.0,
+        )))
     }
 }
 
@@ -230,4 +250,137 @@ fn read_template(fields: &mut Fields<'_>) -> Option<Template> {
     Template::parse(&value)
         .map_err(|problem| fields.fault("template", problem))
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn secret(name: &str) -> Option<String> {
+        let value = match name {
+            "HOOK_OLD" | "HOOK_NEW" => "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "SHORT" => "whsec_c2hvcnQ=",
+            "TOKEN" => "ghp_s3cret",
+            "GHOST" => "6f1a:00ff",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    fn parse(table: &Value) -> Result<PublisherSettings, Vec<String>> {
+        PublisherSettings::parse("p", table, &secret, "production")
+    }
+
+    #[test]
+    fn every_kind_is_read_and_shows_no_secret() {
+        for table in [
+            json!({ "kind": "r2", "prefix": "posts/{account}/", "accounts": ["a", "b"] }),
+            json!({ "kind": "webhook", "url": "https://example.com/h/s3cret",
+                "secrets": ["HOOK_OLD", "HOOK_NEW"], "ambiguous": "at_most_once",
+                "expect": { "status": 202, "json_pointer": "/ok", "equals": true, "text": "ok" },
+                "reference": { "header": "X-Id" } }),
+            json!({ "kind": "github", "repository": "o/r.io", "branch": "b/c", "token": "TOKEN",
+                "api_base": "https://ghe.example.com/api/v3/" }),
+            json!({ "kind": "wordpress", "url": "https://example.com/wp", "user": "u",
+                "password": "TOKEN", "template": "markdown" }),
+            json!({ "kind": "ghost", "url": "https://example.com", "key": "GHOST" }),
+            json!({ "kind": "queue", "binding": "ARTICLES" }),
+        ] {
+            let settings = parse(&table).unwrap();
+            assert_eq!(settings.kind(), table["kind"]);
+            assert!(settings.residual_risk().ends_with('.'));
+            let shown = format!("{settings:?}");
+            for secret in ["s3cret", "MfKQ9r8G", "00ff"] {
+                assert!(!shown.contains(secret), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_absent_choice_has_its_default() {
+        let settings = parse(&json!({ "kind": "r2" })).unwrap();
+        assert!(settings.is_open_to("default"));
+        assert!(!settings.is_open_to("other"));
+        assert_eq!(settings.ambiguous(), Ambiguous::AtLeastOnce);
+        assert!(settings.template().is_none());
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once_with_their_paths() {
+        let table = json!({
+            "kind": "webhook", "url": "https://169.254.169.254/", "secrets": ["NONE", "SHORT"],
+            "expect": { "status": 302, "equals": 1, "txt": "x" }, "reference": {},
+            "accounts": [], "ambiguous": "maybe", "template": "html", "prefix": "x",
+        });
+        let told: Vec<String> = parse(&table).unwrap_err();
+        let paths: Vec<&str> = told.iter().filter_map(|t| t.split(':').next()).collect();
+        assert_eq!(
+            paths,
+            [
+                "accounts",
+                "ambiguous",
+                "template",
+                "url",
+                "secrets",
+                "secrets",
+                "expect.status",
+                "expect.equals",
+                "expect.txt",
+                "reference.header",
+                "prefix"
+            ],
+            "{told:#?}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_or_of_another_kind_is_refused() {
+        for (table, fault) in [
+            (json!("r2"), "must be a table"),
+            (json!({ "prefix": "x" }), "kind: is missing"),
+            (json!({ "kind": "ftp" }), "kind: must be r2"),
+            (
+                json!({ "kind": "r2", "prefix": "../" }),
+                "prefix: must be a path",
+            ),
+            (
+                json!({ "kind": "r2", "prefix": "_oncepress/" }),
+                "prefix: must be a path",
+            ),
+            (
+                json!({ "kind": "queue", "binding": "JOBS" }),
+                "binding: must not be JOBS",
+            ),
+            (
+                json!({ "kind": "github", "repository": "a/b/c", "token": "TOKEN" }),
+                "repository: must be `owner/name`",
+            ),
+            (
+                json!({ "kind": "ghost", "url": "https://e.com/", "key": "TOKEN" }),
+                "key: the secret",
+            ),
+            (
+                json!({ "kind": "ghost", "url": "https://e.com/?a", "key": "GHOST" }),
+                "url: must not",
+            ),
+            (
+                json!({ "kind": "webhook", "url": "https://e.com/", "secrets": [] }),
+                "secrets: must",
+            ),
+        ] {
+            let told = parse(&table).unwrap_err();
+            assert!(told[0].starts_with(fault), "{table}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn one_branch_is_one_lane_however_its_repository_is_spelled() {
+        let lane = |repository: &str| {
+            let table = json!({ "kind": "github", "repository": repository, "token": "TOKEN" });
+            parse(&table).unwrap().lane("x")
+        };
+        assert_eq!(lane("Owner/Repo"), lane("owner/repo"));
+        assert_ne!(lane("owner/repo"), lane("owner/other"));
+    }
 }
