@@ -52,6 +52,7 @@ CREATE TABLE generations (
   model TEXT NOT NULL,
   model_version TEXT,
   json_mode INTEGER NOT NULL DEFAULT 0, -- 1: JSON was asked for
+  continues INTEGER NOT NULL DEFAULT 0, -- 1: a further hop of a long answer
   upstream TEXT NOT NULL,               -- the path at Gemini
   created_at INTEGER NOT NULL,
   completed_at INTEGER,
@@ -228,6 +229,14 @@ CREATE TABLE counters (
   count INTEGER NOT NULL,
   PRIMARY KEY (day, name)
 ) STRICT, WITHOUT ROWID;
+
+-- Batches of counts that were added already, so that a repeated one adds nothing.
+CREATE TABLE flushes (
+  token TEXT PRIMARY KEY,
+  at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX flushes_by_time ON flushes (at);
 
 CREATE TABLE digests (
   day TEXT PRIMARY KEY,                 -- the local date it was made for

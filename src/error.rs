@@ -56,7 +56,7 @@ codes! {
         "The upper estimate of this call's cost might pass the account's daily limit.";
         "Wait until the account's next day begins (`Retry-After`), or have the limit raised.";
     Forbidden 403 "forbidden" "Not allowed" Oncepress Pointless None;
-        "The key is valid but may not do this: an API key on `/admin`, another account's publisher.";
+        "The key is valid but not for this: an API key on `/admin`, another account's publisher.";
         "Use the admin token, or a publisher that is open to the account.";
     NotFound 404 "not_found" "Not found" Oncepress Pointless None;
         "No such path, or no such thing in this account.";
@@ -87,7 +87,7 @@ codes! {
         "`Content-Type` is not `application/json`, or the body is compressed.";
         "Send plain JSON with `Content-Type: application/json`.";
     OutputHeld 422 "output_held" "The output is held" Oncepress Pointless None;
-        "Paid for and stored, but not fit to publish by itself: cut off, blocked, empty, not valid.";
+        "Paid for and stored, but not fit to publish by itself: cut off, blocked, empty, invalid.";
         "Have a person look at it: `resolve` with `publish`, `abandon` or `regenerate`.";
     RateLimited 429 "rate_limited" "Too many requests" Oncepress Worthwhile Some(RATE_LIMIT_RETRY);
         "The account sends more requests a minute than it may; replays count.";
@@ -119,7 +119,7 @@ codes! {
     RequestReconciliationPending 503 "request_reconciliation_pending"
         "The outcome is not known yet" Oncepress Worthwhile Some(RECONCILIATION_RETRY);
         "Gemini may have generated and billed, and no answer arrived whole; it is being settled.";
-        "Stop, keep the key, and repeat the request unchanged after `Retry-After`. Never change it.";
+        "Stop, keep the key; repeat the request unchanged after `Retry-After`. Never alter it.";
     DedupUnavailable 503 "dedup_unavailable" "Duplicates can't be told at the moment"
         Oncepress Worthwhile Some(STORE_RETRY);
         "No store can tell whether the request is fresh, so it was not sent to Gemini.";
@@ -169,7 +169,8 @@ impl Code {
     /// The table of all codes in Markdown, as `docs/CONTRACT.md` has it.
     pub fn reference() -> String {
         let mut table = String::from(
-            "| code | status | source | retry | what happened | what to do |\n|---|---|---|---|---|---|\n",
+            "| code | status | source | retry | what happened | what to do |\n\
+             |---|---|---|---|---|---|\n",
         );
         for code in Self::ALL {
             let row = code.row();

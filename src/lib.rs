@@ -1,11 +1,21 @@
 //! Oncepress: pay Gemini once, publish once.
 
-#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may"))]
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may")
+)]
 
+pub mod app;
+pub mod config;
 pub mod error;
+pub mod gemini;
 pub mod http;
+pub mod idempotency;
+pub mod key;
 pub mod limits;
+pub mod outbox;
 pub mod ports;
 pub mod publish;
+pub mod stats;
+pub mod store;
 pub mod time;
-

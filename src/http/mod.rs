@@ -2,3 +2,4 @@
 
 pub mod message;
 mod problem;
+pub mod validate;

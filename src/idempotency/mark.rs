@@ -95,6 +95,7 @@ mod tests {
             cost_nano: 7,
             content_type: "application/json".to_owned(),
             headers: vec![("server-timing".to_owned(), "x".to_owned())],
+            object: None,
             body: "{\n \"text\": \"日本\"\n}\n".to_owned(),
         }
     }

@@ -78,6 +78,10 @@ pub struct Job {
     pub lease_until: Timestamp,
     /// Its destinations, as `publisher=target` in the order given.
     pub destinations: Vec<String>,
+    /// Whether it continues an earlier answer, by Gemini's continuation token.
+    pub continues: bool,
+    /// Whether a queue message stands behind it, which tries again after a passing failure.
+    pub from_queue: bool,
 }
 
 impl Job {
@@ -104,6 +108,8 @@ impl Job {
             expires_at: row.expires_at,
             lease_until: row.lease_until,
             destinations: row.destinations.clone(),
+            continues: row.continues,
+            from_queue: false,
         }
     }
 }
@@ -149,6 +155,7 @@ pub struct Generation {
     pub model: String,
     pub model_version: Option<String>,
     pub json_mode: bool,
+    pub continues: bool,
     pub upstream: String,
     pub created_at: Timestamp,
     pub completed_at: Option<Timestamp>,
@@ -207,6 +214,7 @@ impl Generation {
             model: word("model")?,
             model_version: row.optional_text("model_version")?,
             json_mode: row.flag("json_mode")?,
+            continues: row.flag("continues")?,
             upstream: word("upstream")?,
             created_at: row.time("created_at")?,
             completed_at: row.optional_time("completed_at")?,
@@ -275,6 +283,8 @@ pub struct Stored {
     pub content_type: String,
     /// Gemini's own tracing headers.
     pub headers: Vec<(String, String)>,
+    /// Its name in R2, where the answer is too large for a row.
+    pub object: Option<String>,
     /// The answer, byte for byte.
     #[serde(skip)]
     pub body: String,

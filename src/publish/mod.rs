@@ -3,6 +3,18 @@
 //! A publisher is *sans-IO*: it says which effect it wants next and is told what came of it. One
 //! driver carries the effects out, so every adapter is tested natively, at every crash point.
 
+mod answer;
+pub mod envelope;
+pub mod excerpt;
+mod fields;
+pub mod queue;
+pub mod r2;
+pub mod settings;
+pub mod ssrf;
+pub mod target;
+pub mod template;
+pub mod webhook;
+
 use crate::ports::{HttpError, HttpRequest, Object, PutNew};
 use crate::time::{Span, Timestamp};
 
@@ -39,7 +51,9 @@ pub struct Parcel {
     pub content: String,
     /// The media type of `content`.
     pub content_type: String,
-    /// An earlier attempt may have taken effect: look before writing again.
+    /// An earlier attempt may have taken effect: look before writing again. Once true it stays
+    /// true for the delivery's life, through a requeue too; an attempt that was begun and never
+    /// finished counts.
     pub maybe_sent: bool,
     /// What an earlier attempt asked to be remembered (a draft's id, …).
     pub progress: Option<String>,
@@ -115,30 +129,89 @@ pub enum Outcome {
         replayed: bool,
     },
     /// It is certainly not there; try again.
-    Transient {
-        /// Why, without secrets or output.
-        reason: String,
-        /// The status code, where there was an answer.
-        status: Option<u16>,
-        /// Not before this long from now, where the destination said so.
-        retry_after: Option<Span>,
-    },
+    Transient(Failure),
     /// It may be there or not: look before writing again.
-    Ambiguous {
-        /// Why.
-        reason: String,
-        /// The status code, where there was an answer.
-        status: Option<u16>,
-        /// Not before this long from now, where the destination said so.
-        retry_after: Option<Span>,
-    },
-    /// It is not there and trying again is pointless.
-    Permanent {
-        /// A stable word such as `target_taken`, then why.
-        reason: String,
-        /// The status code, where there was an answer.
-        status: Option<u16>,
-    },
+    Ambiguous(Failure),
+    /// Trying again is pointless until a person has acted.
+    Permanent(Failure),
+}
+
+/// Why an attempt did not publish, without secrets and without the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// A stable word: one of the constants in [`failure`].
+    pub code: &'static str,
+    /// The same for people, with what they can do about it.
+    pub detail: String,
+    /// The status code, where there was an answer.
+    pub status: Option<u16>,
+    /// Not before this long from now, where the destination said so.
+    pub retry_after: Option<Span>,
+    /// The start of the destination's answer, where there was one; secrets are struck out.
+    pub excerpt: Option<String>,
+}
+
+impl Failure {
+    /// A failure that no answer of the destination explains.
+    pub fn new(code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            status: None,
+            retry_after: None,
+            excerpt: None,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.detail)
+    }
+}
+
+/// The stable words of [`Failure::code`].
+pub mod failure {
+    /// Another text is where this one should go.
+    pub const TARGET_TAKEN: &str = "target_taken";
+    /// The place to write to (bucket, repository, branch, site) is gone or out of sight.
+    pub const TARGET_MISSING: &str = "target_missing";
+    /// The destination does not take this name or place.
+    pub const TARGET_REFUSED: &str = "target_refused";
+    /// The destination wrote under another name than it was asked to.
+    pub const TARGET_RENAMED: &str = "target_renamed";
+    /// The destination refuses the credentials: expired, revoked or without the right.
+    pub const CREDENTIALS_REFUSED: &str = "credentials_refused";
+    /// The text is larger than the destination takes.
+    pub const CONTENT_TOO_LARGE: &str = "content_too_large";
+    /// The destination asks for fewer requests.
+    pub const RATE_LIMITED: &str = "rate_limited";
+    /// The destination answered with a redirect, which is never followed.
+    pub const REDIRECT_REFUSED: &str = "redirect_refused";
+    /// The receiver said that it wants no more (410).
+    pub const ENDPOINT_GONE: &str = "endpoint_gone";
+    /// The destination refused the request (another 4xx).
+    pub const REJECTED: &str = "rejected";
+    /// A rule of the repository forbids the change.
+    pub const RULE_VIOLATED: &str = "rule_violated";
+    /// The destination's state moved while it was written to.
+    pub const TARGET_MOVED: &str = "target_moved";
+    /// The destination, or something before it, is down (5xx).
+    pub const UNAVAILABLE: &str = "unavailable";
+    /// The connection was lost, so that nobody knows what was done.
+    pub const CONNECTION_LOST: &str = "connection_lost";
+    /// The time was up, so that nobody knows what was done.
+    pub const TIMED_OUT: &str = "timed_out";
+    /// Nothing was sent: no connection could be made.
+    pub const NOT_SENT: &str = "not_sent";
+    /// The answer is not what the configuration says a success looks like.
+    pub const ASSERTION_FAILED: &str = "assertion_failed";
+    /// The answer can't be read.
+    pub const INVALID_ANSWER: &str = "invalid_answer";
+    /// The bucket or the queue failed.
+    pub const STORE_FAILED: &str = "store_failed";
+    /// A reply that does not belong to the effect: a fault of the driver.
+    pub const UNEXPECTED_REPLY: &str = "unexpected_reply";
 }
 
 /// What a repeat does at a destination, and so what risk of a duplicate remains.
@@ -161,3 +234,17 @@ pub trait Publication {
         None
     }
 }
+
+/// The topic, else the first line of the text that says something, without Markdown's marks.
+pub(crate) fn title(topic: Option<&str>, text: &str) -> String {
+    let spoken = |line: &str| {
+        line.trim_matches(|c: char| c.is_whitespace() || "#*_>`=-".contains(c))
+            .to_owned()
+    };
+    let mut lines = topic.into_iter().chain(text.lines()).map(spoken);
+    let title = lines.find(|line| !line.is_empty()).unwrap_or_default();
+    excerpt::cut(&title, TITLE_MAX_BYTES).trim_end().to_owned()
+}
+
+/// Ghost takes 255 characters of a title; a line of prose as title is cut long before.
+const TITLE_MAX_BYTES: usize = 250;

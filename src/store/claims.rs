@@ -116,6 +116,7 @@ fn insert(claim: &Claim) -> Statement {
             text(&claim.credit_day),
             integer(claim.credits),
             integer(claim.latest_anchor.millis()),
+            integer(job.continues),
         ],
     )
 }
@@ -179,9 +180,10 @@ fn credits(account: &str, day: &str) -> Statement {
 
 const INSERT: &str = "INSERT INTO generations (id, account, site, pipeline, topic, surface, key, \
   claim_key, operation, fingerprint, leaves, state, token, lease_until, anchor_at, expires_at, \
-  request_id, model, json_mode, upstream, created_at, updated_at, credit_day, credits_reserved) \
+  request_id, model, json_mode, upstream, created_at, updated_at, credit_day, credits_reserved, \
+  continues) \
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-  ?21, ?21, ?22, ?23 \
+  ?21, ?21, ?22, ?23, ?25 \
 WHERE NOT EXISTS (SELECT 1 FROM generations WHERE id = ?1) \
   AND NOT EXISTS (SELECT 1 FROM claims c JOIN generations g ON g.id = c.generation_id \
     WHERE c.claim_key = ?8 AND (g.state IN ('queued', 'running', 'unknown', 'held') \

@@ -171,6 +171,24 @@ pub fn free_unknown(id: &str, token: &str, now: Timestamp) -> Vec<Statement> {
     ]
 }
 
+/// Puts a queued job whose runner died back into the queue. What the dead runner may have bought is
+/// charged at its estimate; the next run reserves anew.
+pub fn free_to_queue(job: &Job, detail: &str, now: Timestamp) -> Vec<Statement> {
+    vec![
+        statement(
+            FREE_TO_QUEUE,
+            vec![
+                text(&job.generation_id),
+                text(&job.token),
+                text(REASON_FREED),
+                text(detail),
+                integer(now.millis()),
+            ],
+        ),
+        standing(&job.generation_id),
+    ]
+}
+
 /// Reads whether a generation is in the state that a batch wanted, under the same token.
 pub fn read_state(results: &[Rows], wanted: State, token: &str) -> Result<Settled, DbError> {
     let Some(row) = first(results, results.len().saturating_sub(1))? else {
@@ -331,6 +349,10 @@ const TAKE: &str = "UPDATE generations SET state = 'running', token = ?2, lease_
 
 const REQUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
   updated_at = ?5 WHERE id = ?1 AND token = ?2 AND state = 'running'";
+
+const FREE_TO_QUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
+  credits_spent = credits_spent + credits_reserved, updated_at = ?5 \
+WHERE id = ?1 AND token = ?2 AND state IN ('running', 'unknown')";
 
 const LOAD: &str = "SELECT g.*, \
   EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \

@@ -1,0 +1,228 @@
+//! Decides whether an answer that was paid for may be published without a person.
+//!
+//! ```
+//! use oncepress::gemini::answer::Assembled;
+//! use oncepress::gemini::fitness::{Expectation, Fitness, HeldReason};
+//! let cut = Assembled {
+//!     text: "Half an art".to_owned(),
+//!     finish_reason: Some("MAX_TOKENS".to_owned()),
+//!     candidates: 1,
+//!     ..Assembled::default()
+//! };
+//! let fitness = Expectation::default().assess(&cut);
+//! assert_eq!(fitness, Fitness::Held(HeldReason::MaxTokens));
+//! ```
+
+use crate::gemini::answer::{Assembled, PartKind};
+
+/// Whether an answer is fit to publish by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fitness {
+    /// It is.
+    Fit,
+    /// It is stored, and a person decides.
+    Held(HeldReason),
+}
+
+/// Why an answer is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HeldReason {
+    /// The prompt was blocked.
+    Blocked,
+    /// There is no candidate.
+    NoCandidate,
+    /// A whole answer that names no reason to end.
+    Incomplete,
+    /// The output was cut at the limit of tokens.
+    MaxTokens,
+    /// More follows in a further request.
+    Continuation,
+    /// It is the rest of an answer that earlier requests began.
+    PartialHop,
+    /// A safety filter stopped it.
+    Safety,
+    /// It recites a source.
+    Recitation,
+    /// Its language is not supported.
+    Language,
+    /// The model's own output was malformed.
+    Malformed,
+    /// Gemini stopped for another reason.
+    Stopped,
+    /// It calls a function, so it is not the last word.
+    FunctionCall,
+    /// There is no text to publish.
+    Empty,
+    /// JSON was asked for, and the text is none.
+    InvalidJson,
+}
+
+/// What the request asked for, as far as fitness depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expectation {
+    /// The form of the text.
+    pub form: Form,
+    /// Where in a long answer the request stands.
+    pub hop: Hop,
+    /// What becomes of the answer.
+    pub purpose: Purpose,
+}
+
+/// The form of text that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Any text.
+    #[default]
+    Text,
+    /// One JSON value.
+    Json,
+}
+
+/// Where in a long answer a request stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hop {
+    /// It begins the answer.
+    #[default]
+    First,
+    /// It carried a `continuationToken`: its answer is a rest.
+    Later,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// It is a text on its own, to be published or handed out as one.
+    #[default]
+    Text,
+    /// A drop-in client gets Gemini's own answer and nothing is published: function calls, images
+    /// and parts of a long answer are as good as text.
+    Relay,
+}
+
+impl Expectation {
+    /// Whether `answer` is fit. An answer that may have been cut on its way never gets here: it is
+    /// no answer but an unknown outcome (see [`Exchange`](crate::gemini::exchange::Exchange)).
+    pub fn assess(self, answer: &Assembled) -> Fitness {
+        self.reason(answer).map_or(Fitness::Fit, Fitness::Held)
+    }
+
+    fn reason(self, answer: &Assembled) -> Option<HeldReason> {
+        if answer.block_reason.is_some() {
+            return Some(HeldReason::Blocked);
+        }
+        if answer.candidates == 0 {
+            return Some(HeldReason::NoCandidate);
+        }
+        let relay = self.purpose == Purpose::Relay;
+        match answer.finish_reason.as_deref() {
+            None => return Some(HeldReason::Incomplete),
+            Some("CONTINUATION") if relay => return None,
+            Some("STOP") if relay && self.hop == Hop::Later => return None,
+            Some("STOP") => {}
+            Some(reason) => return Some(stopped(reason)),
+        }
+        if self.hop == Hop::Later {
+            return Some(HeldReason::PartialHop);
+        }
+        if answer.has(PartKind::FunctionCall) {
+            return (!relay).then_some(HeldReason::FunctionCall);
+        }
+        if answer.text.trim().is_empty() {
+            let relayed = relay && answer.has(PartKind::Data);
+            return (!relayed).then_some(HeldReason::Empty);
+        }
+        (self.form == Form::Json && !is_json(&answer.text)).then_some(HeldReason::InvalidJson)
+    }
+}
+
+impl HeldReason {
+    /// The stable code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::NoCandidate => "no_candidate",
+            Self::Incomplete => "incomplete",
+            Self::MaxTokens => "max_tokens",
+            Self::Continuation => "continuation",
+            Self::PartialHop => "partial_hop",
+            Self::Safety => "safety",
+            Self::Recitation => "recitation",
+            Self::Language => "language",
+            Self::Malformed => "malformed",
+            Self::Stopped => "stopped",
+            Self::FunctionCall => "function_call",
+            Self::Empty => "empty",
+            Self::InvalidJson => "invalid_json",
+        }
+    }
+
+    /// One sentence for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Blocked => "Gemini blocked the prompt.",
+            Self::NoCandidate => "Gemini answered without a candidate.",
+            Self::Incomplete => "The answer does not say that it is finished.",
+            Self::MaxTokens => "The output was cut at its limit of tokens.",
+            Self::Continuation => "The output goes on in a further request.",
+            Self::PartialHop => "This is only the rest of an output that earlier requests began.",
+            Self::Safety => "A safety filter stopped the output.",
+            Self::Recitation => "The output recites a source, so Gemini stopped it.",
+            Self::Language => "Gemini does not support the language of the output.",
+            Self::Malformed => "The model's output was malformed.",
+            Self::Stopped => "Gemini stopped the output for a reason of its own.",
+            Self::FunctionCall => "The output calls a function and waits for its result.",
+            Self::Empty => "The output has no text.",
+            Self::InvalidJson => "JSON was asked for, and the output is not valid JSON.",
+        }
+    }
+
+    /// The reason with this code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        ALL.into_iter().find(|reason| reason.code() == code)
+    }
+}
+
+/// What a `finishReason` other than `STOP` comes to.
+fn stopped(reason: &str) -> HeldReason {
+    match reason {
+        "MAX_TOKENS" => HeldReason::MaxTokens,
+        "CONTINUATION" => HeldReason::Continuation,
+        "SAFETY"
+        | "PROHIBITED_CONTENT"
+        | "BLOCKLIST"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "MODEL_ARMOR" => HeldReason::Safety,
+        "RECITATION" | "IMAGE_RECITATION" => HeldReason::Recitation,
+        "LANGUAGE" => HeldReason::Language,
+        "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE" => HeldReason::Malformed,
+        _ => HeldReason::Stopped,
+    }
+}
+
+/// Whether the text is one JSON value, however deep, with nothing around it but white space.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+const ALL: [HeldReason; 14] = [
+    HeldReason::Blocked,
+    HeldReason::NoCandidate,
+    HeldReason::Incomplete,
+    HeldReason::MaxTokens,
+    HeldReason::Continuation,
+    HeldReason::PartialHop,
+    HeldReason::Safety,
+    HeldReason::Recitation,
+    HeldReason::Language,
+    HeldReason::Malformed,
+    HeldReason::Stopped,
+    HeldReason::FunctionCall,
+    HeldReason::Empty,
+    HeldReason::InvalidJson,
+];
