@@ -258,6 +258,26 @@ describe("the wall between accounts", () => {
   });
 });
 
+test("the rate limit is the account's, and replays count against it", async () => {
+  const ratelimits = [
+    { name: "RATE_LIMIT", namespace_id: "1001", simple: { limit: 5, period: 60 } },
+  ];
+  const limited = await setStage("rate-limit", { bindings: { ratelimits } });
+  try {
+    const { body } = limited.request();
+    const answers = [];
+    for (let call = 0; call < 8; call += 1) answers.push(await limited.client.generate(body));
+    assert.ok(answers.some(({ status }) => status === 200), "some were replays");
+    const refused = answers.at(-1);
+    expectAnswer(refused, 429, "rate_limited");
+    expectRetryAfter(refused);
+    const neighbour = await Client.create(limited.worker, "globex");
+    expectFresh(await neighbour.generate(limited.request().body));
+  } finally {
+    await limited.close();
+  }
+});
+
 describe("credits", () => {
   test("100 requests racing for the last credit never overdraw", async () => {
     const { worker, fakes } = stage;

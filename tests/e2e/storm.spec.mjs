@@ -3,8 +3,10 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 
+import { Client } from "./lib/client.mjs";
 import { expectAnswer, expectRetryAfter } from "./lib/expect.mjs";
 import { setStage } from "./lib/stage.mjs";
+import { Worker } from "./lib/worker.mjs";
 
 const CALLERS = 50;
 const KV_BROKEN = { binding: "KV_DEDUP", error: "KV GET failed: 500 Internal Server Error" };
@@ -87,6 +89,31 @@ describe("with KV_FAILURE_POLICY = deny", () => {
     assert.equal(again.text, first.text);
     assert.equal(await stage.fakes.billed(tag), 1);
   });
+});
+
+test("two Worker processes on one D1 database make one purchase", async () => {
+  const stage = await setStage("storm-two");
+  const second = await Worker.start("storm-two-b", { vars: stage.worker.vars, share: stage.worker });
+  try {
+    const elsewhere = new Client(second, "acme", stage.client.key);
+    for (let round = 0; round < 5; round += 1) {
+      const { tag, body } = stage.request();
+      const callers = Array.from({ length: 20 }, (_, n) => (n % 2 ? elsewhere : stage.client));
+      const answers = await Promise.all(callers.map((client) => client.generate(body)));
+      // The second process can't reach the first one's runner, so its callers may have to come again.
+      const made = answers.filter(({ status }) => status === 201);
+      assert.equal(made.length, 1, answers.map(({ status }) => status).join());
+      assert.equal((await stage.fakes.asked(tag)).length, 1);
+      for (const client of [stage.client, elsewhere]) {
+        const again = await client.generate(body);
+        expectAnswer(again, 200);
+        assert.equal(again.text, made[0].text);
+      }
+    }
+  } finally {
+    await second.stop();
+    await stage.close();
+  }
 });
 
 describe("with KV_FAILURE_POLICY = arbiter", () => {
