@@ -7,6 +7,7 @@
 
 pub mod app;
 pub mod config;
+pub mod cron;
 pub mod error;
 pub mod gemini;
 pub mod http;
@@ -16,6 +17,7 @@ pub mod limits;
 pub mod outbox;
 pub mod ports;
 pub mod publish;
+pub mod setup;
 pub mod stats;
 pub mod store;
 pub mod time;

@@ -2,30 +2,29 @@
 
 use crate::gemini::google::GoogleError;
 use crate::limits::RETRY_AFTER_MAX;
+use crate::outbox::retry_after;
 use crate::time::{Span, Timestamp};
 
 /// The delay that an answer asks for, in whole seconds rounded up and never over
 /// [`RETRY_AFTER_MAX`]. Where it is said more than once, the longest counts.
-///
-/// `Retry-After` is read in seconds only: Gemini was never seen to send it at all, and what it
-/// says in its body is exact.
-pub(crate) fn asked_for(headers: &[(String, String)], error: Option<&GoogleError>) -> Option<Span> {
+pub(crate) fn asked_for(
+    headers: &[(String, String)],
+    error: Option<&GoogleError>,
+    now: Timestamp,
+) -> Option<Span> {
     let header = headers.iter().filter(|(name, _)| name == "retry-after");
-    let in_header = header.filter_map(|(_, value)| whole_seconds(value));
-    let in_details = error.into_iter().flat_map(|error| {
-        let texts = error
-            .details("RetryInfo")
-            .filter_map(|info| info.get("retryDelay")?.as_str());
-        texts
-            .filter_map(|text| milliseconds(text, &[("s", 1_000)]))
-            .collect::<Vec<_>>()
-    });
-    let in_words = error.and_then(|error| in_message(&error.message));
-    in_header
-        .chain(in_details)
-        .chain(in_words)
-        .max()
-        .map(rounded_up)
+    let in_header = header.filter_map(|(_, value)| retry_after::parse(value, now));
+    let in_body = error.into_iter().flat_map(in_body).map(Span::from_millis);
+    in_header.chain(in_body).max().map(rounded_up)
+}
+
+/// The delays in Google's details and words, in milliseconds.
+fn in_body(error: &GoogleError) -> Vec<i64> {
+    let infos = error
+        .details("RetryInfo")
+        .filter_map(|info| info.get("retryDelay")?.as_str());
+    let delays = infos.filter_map(|delay| milliseconds(delay, &[("s", 1_000)]));
+    delays.chain(in_message(&error.message)).collect()
 }
 
 /// How long until a quota per day is renewed.
@@ -37,23 +36,12 @@ pub(crate) fn until_daily_renewal(now: Timestamp) -> Span {
     let day = Span::from_hours(24).millis();
     let renewal = Span::from_hours(8).millis();
     let since = now.millis().saturating_sub(renewal).rem_euclid(day);
-    rounded_up(day.saturating_sub(since))
+    rounded_up(Span::from_millis(day.saturating_sub(since)))
 }
 
-fn rounded_up(ms: i64) -> Span {
-    let seconds = Span::from_millis(ms).seconds_up();
-    let span = Span::from_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));
-    span.min(RETRY_AFTER_MAX)
-}
-
-fn whole_seconds(value: &str) -> Option<i64> {
-    let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds = if digits {
-        value.parse::<i64>().unwrap_or(i64::MAX)
-    } else {
-        return None;
-    };
-    Some(Span::from_seconds(seconds).millis())
+fn rounded_up(span: Span) -> Span {
+    let seconds = i64::try_from(span.seconds_up()).unwrap_or(i64::MAX);
+    Span::from_seconds(seconds).min(RETRY_AFTER_MAX)
 }
 
 /// Reads the `58.82s`, `899.3ms` or `1h2m3s` of "Please retry in 58.82s."
@@ -126,7 +114,8 @@ mod tests {
             .iter()
             .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
             .collect();
-        asked_for(&headers, Some(&error(message, delay))).map(Span::seconds_up)
+        asked_for(&headers, Some(&error(message, delay)), Timestamp::default())
+            .map(Span::seconds_up)
     }
 
     #[test]
@@ -177,7 +166,6 @@ mod tests {
             "1.5",
             "-1",
             "+1",
-            " 1",
             "1s",
             "Wed, 21 Oct 2026 07:28:00 GMT",
         ] {

@@ -226,7 +226,7 @@ fn failure(
     google: Option<GoogleError>,
     now: Timestamp,
 ) -> Failure {
-    let asked_for = delay::asked_for(headers, google.as_ref());
+    let asked_for = delay::asked_for(headers, google.as_ref(), now);
     let retry_after = match code {
         FailureCode::RateLimited => Some(asked_for.unwrap_or(RATE_WINDOW)),
         FailureCode::QuotaExhausted if status == 402 => Some(PREPAID_RETRY),

@@ -93,7 +93,7 @@ pub enum Hop {
 pub enum Purpose {
     /// It is a text on its own, to be published or handed out as one.
     #[default]
-    Text,
+    Publish,
     /// A drop-in client gets Gemini's own answer and nothing is published: function calls, images
     /// and parts of a long answer are as good as text.
     Relay,

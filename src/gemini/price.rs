@@ -77,6 +77,12 @@ impl NanoUsd {
     }
 }
 
+impl From<NanoUsd> for i64 {
+    fn from(amount: NanoUsd) -> Self {
+        amount.0
+    }
+}
+
 impl Default for PriceTable {
     /// Google's list prices.
     fn default() -> Self {

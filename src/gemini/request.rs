@@ -48,19 +48,6 @@ pub enum Method {
     Stream,
 }
 
-/// One call of Gemini.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// `https://generativelanguage.googleapis.com`, or what stands in for it.
-    pub base_url: &'a str,
-    /// The version of the API.
-    pub version: ApiVersion,
-    /// The model.
-    pub model: &'a ModelName,
-    /// How the answer comes.
-    pub method: Method,
-}
-
 /// What is wrong with a member of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {problem}")]
@@ -114,21 +101,24 @@ impl ApiVersion {
     }
 }
 
-impl Call<'_> {
-    /// The request to send.
-    pub fn request(&self, api_key: &str, body: Vec<u8>, timeout: Span) -> HttpRequest {
-        let path = upstream_path(self.version, self.model, self.method);
-        HttpRequest {
-            method: "POST",
-            url: format!("{}{path}", self.base_url.trim_end_matches('/')),
-            headers: vec![
-                ("content-type".to_owned(), "application/json".to_owned()),
-                ("x-goog-api-key".to_owned(), api_key.to_owned()),
-                ("x-goog-api-client".to_owned(), CLIENT.to_owned()),
-            ],
-            body,
-            timeout,
-        }
+/// The request that posts `body` to a path of Gemini's API.
+pub fn upstream_request(
+    base_url: &str,
+    path: &str,
+    api_key: &str,
+    body: impl Into<Vec<u8>>,
+    timeout: Span,
+) -> HttpRequest {
+    HttpRequest {
+        method: "POST",
+        url: format!("{}{path}", base_url.trim_end_matches('/')),
+        headers: vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            ("x-goog-api-key".to_owned(), api_key.to_owned()),
+            ("x-goog-api-client".to_owned(), CLIENT.to_owned()),
+        ],
+        body: body.into(),
+        timeout,
     }
 }
 
@@ -434,13 +424,9 @@ mod tests {
     #[test]
     fn the_key_travels_in_a_header_and_never_in_the_address() {
         let model = ModelName::parse("m").unwrap();
-        let call = Call {
-            base_url: "http://127.0.0.1:8080/t/tenant/",
-            version: ApiVersion::V1Beta,
-            model: &model,
-            method: Method::Unary,
-        };
-        let request = call.request("secret", b"{}".to_vec(), Span::from_minutes(13));
+        let path = upstream_path(ApiVersion::V1Beta, &model, Method::Unary);
+        let base_url = "http://127.0.0.1:8080/t/tenant/";
+        let request = upstream_request(base_url, &path, "secret", "{}", Span::from_minutes(13));
         assert_eq!(
             request.url,
             "http://127.0.0.1:8080/t/tenant/v1beta/models/m:generateContent"

@@ -66,9 +66,11 @@ impl Stop {
         }
     }
 
-    fn inside(mut self, token: &str) -> Self {
-        self.trail.push(token);
-        self
+    fn inside(self, token: &str) -> Self {
+        Self {
+            trail: self.trail.inside(token),
+            ..self
+        }
     }
 
     fn into_error(self) -> JsonError {

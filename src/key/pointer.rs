@@ -49,13 +49,19 @@ pub(super) struct Trail(Vec<String>);
 
 impl Trail {
     /// Adds the token of the next enclosing value. A token too long to be named is not copied.
-    pub(super) fn push(&mut self, token: &str) {
+    fn push(&mut self, token: &str) {
         let fits = token.len() < POINTER_MAX_BYTES;
         self.0.push(if fits {
             escape(token)
         } else {
             "x".repeat(POINTER_MAX_BYTES)
         });
+    }
+
+    /// The trail one token further out.
+    pub(super) fn inside(mut self, token: &str) -> Self {
+        self.push(token);
+        self
     }
 
     /// The pointer, cut to the nearest enclosing value whose pointer is short enough.

@@ -43,13 +43,14 @@ impl Leased {
     }
 }
 
-/// Which lanes (publisher, account) have something due, at most `limit` of them, one index seek a
-/// lane, from `after` on: the cost does not depend on how much is owed.
-pub fn due_lanes(after: (&str, &str), now: Timestamp, limit: usize) -> Statement {
-    statement(
-        DUE_LANES,
-        vec![text(after.0), text(after.1), integer(now.millis()), count(limit)],
-    )
+/// Which lanes (publisher, account) have something pending, and since when it is due: at most
+/// `limit` of them behind the kept cursor, then at most `limit` from the start, one index seek a
+/// lane, so that the cost does not depend on how much is owed.
+pub fn lanes(limit: usize) -> Vec<Statement> {
+    vec![
+        statement(LANES_BEHIND_CURSOR, vec![count(limit)]),
+        statement(LANES_FROM_START, vec![count(limit)]),
+    ]
 }
 
 /// Leases at most `limit` due deliveries of a lane, oldest first. While leased, a row's
@@ -92,11 +93,38 @@ pub fn lease_generation(
     )
 }
 
-/// What a lease under `token` holds: also after a lost reply.
-pub fn leased(token: &str) -> Statement {
-    statement("SELECT * FROM deliveries WHERE lease_token = ?1 AND status = 'pending'", vec![
-        text(token),
-    ])
+/// The generations of leased deliveries, each with its stored answer where that is one row.
+pub fn load(ids: &str) -> Statement {
+    statement(LOAD, vec![text(ids)])
+}
+
+/// Publishers that are left alone, or were until a while ago.
+pub fn circuits() -> Statement {
+    statement("SELECT publisher, failures, open_until FROM circuits LIMIT 100", Vec::new())
+}
+
+/// Leaves a publisher alone until `open_until`, after so many failures in a row.
+pub fn open_circuit(publisher: &str, failures: i64, open_until: Timestamp) -> Statement {
+    statement(
+        "INSERT INTO circuits (publisher, failures, open_until) VALUES (?1, ?2, ?3) \
+         ON CONFLICT (publisher) DO UPDATE SET failures = excluded.failures, \
+           open_until = excluded.open_until",
+        vec![text(publisher), integer(failures), integer(open_until.millis())],
+    )
+}
+
+/// A publisher works again.
+pub fn close_circuit(publisher: &str) -> Statement {
+    statement("DELETE FROM circuits WHERE publisher = ?1", vec![text(publisher)])
+}
+
+/// Where the next drain starts among the lanes.
+pub fn keep_cursor(cursor: &str) -> Statement {
+    statement(
+        "INSERT INTO meta (name, value) VALUES ('drain_cursor', ?1) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        vec![text(cursor)],
+    )
 }
 
 /// How an attempt changes its row.
@@ -226,22 +254,42 @@ pub struct DeliveryQuery<'a> {
     pub limit: usize,
 }
 
-const DUE_LANES: &str = "WITH RECURSIVE lane (publisher, account, n) AS ( \
-  SELECT * FROM (SELECT publisher, account, 1 FROM deliveries INDEXED BY deliveries_due \
-    WHERE status = 'pending' AND (publisher, account) > (?1, ?2) \
-    ORDER BY publisher, account LIMIT 1) \
-  UNION ALL \
-  SELECT (SELECT d.publisher FROM deliveries d INDEXED BY deliveries_due WHERE d.status = 'pending' \
-      AND (d.publisher, d.account) > (lane.publisher, lane.account) \
-      ORDER BY d.publisher, d.account LIMIT 1), \
-    (SELECT d.account FROM deliveries d INDEXED BY deliveries_due WHERE d.status = 'pending' \
-      AND (d.publisher, d.account) > (lane.publisher, lane.account) \
-      ORDER BY d.publisher, d.account LIMIT 1), \
-    lane.n + 1 FROM lane WHERE lane.publisher IS NOT NULL AND lane.n < ?4) \
-SELECT publisher, account, (SELECT MIN(d.next_attempt_at) FROM deliveries d \
-    WHERE d.status = 'pending' AND d.publisher = lane.publisher AND d.account = lane.account) \
-    AS due_at \
-FROM lane WHERE publisher IS NOT NULL AND ?3 IS NOT NULL";
+/// A loose index scan: from one (publisher, account) to the next by seeking.
+macro_rules! lanes_sql {
+    ($first:literal) => {
+        concat!(
+            "WITH RECURSIVE lane (publisher, account, n) AS ( \
+               SELECT * FROM (SELECT publisher, account, 1 FROM deliveries INDEXED BY deliveries_due \
+                 WHERE status = 'pending' AND ",
+            $first,
+            " ORDER BY publisher, account LIMIT 1) \
+               UNION ALL \
+               SELECT d.publisher, d.account, lane.n + 1 FROM lane JOIN deliveries d ON d.rowid = ( \
+                 SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due \
+                 WHERE e.status = 'pending' \
+                   AND (e.publisher, e.account) > (lane.publisher, lane.account) \
+                 ORDER BY e.publisher, e.account LIMIT 1) \
+               WHERE lane.n < ?1) \
+             SELECT publisher, account, (SELECT d.next_attempt_at FROM deliveries d \
+                 INDEXED BY deliveries_due WHERE d.status = 'pending' \
+                   AND d.publisher = lane.publisher AND d.account = lane.account \
+                 ORDER BY d.next_attempt_at LIMIT 1) AS due_at FROM lane"
+        )
+    };
+}
+
+const LANES_FROM_START: &str = lanes_sql!("publisher >= ''");
+
+const LANES_BEHIND_CURSOR: &str = lanes_sql!(
+    "(publisher, account) > (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') \
+       FROM meta WHERE name = 'drain_cursor')"
+);
+
+const LOAD: &str = "SELECT g.*, 0 AS owed, '[]' AS destinations, \
+  CASE WHEN g.output_where = 'd1' AND g.output_parts = 1 THEN \
+    (SELECT o.body FROM outputs o WHERE o.output_id = g.output_id AND o.part = 0) \
+  END AS stored_body \
+FROM generations g WHERE g.id IN (SELECT value FROM json_each(?1))";
 
 // A row that still carries a token was leased by somebody who never came back: what it was sending
 // may have arrived.
