@@ -68,7 +68,13 @@ async function strike(rule, operation) {
     held.push(entry);
     while (!entry.released) await sleep(10);
   }
-  if (rule.error) throw new Error(rule.error);
+  if (rule.error) throw failure(rule.error);
+}
+
+// D1's own errors carry the database's words as their cause, without the prefix.
+function failure(message) {
+  const [, cause] = message.match(/^D1_ERROR: (.*)$/s) ?? [];
+  return cause ? new Error(message, { cause: new Error(cause) }) : new Error(message);
 }
 
 // D1 says what a statement read and wrote; a batch is the sum of its statements.

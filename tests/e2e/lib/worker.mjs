@@ -1,7 +1,7 @@
 // One Worker on real workerd (`wrangler dev`) with stores of its own on disk, behind the fault
 // injector of faulty-entry.mjs.
 
-import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import { end, freePort, start } from "./process.mjs";
@@ -19,17 +19,21 @@ export class Worker {
   #dir;
   #clockMs = 0;
 
-  /** Starts a Worker on fresh, migrated stores. `vars` come over those of wrangler.toml. */
-  static async start(name, { vars = {}, secrets = {}, port, share } = {}) {
+  /**
+   * Starts a Worker on fresh, migrated stores, or on those of another Worker (`share`). `vars` and
+   * `bindings` (wrangler's own configuration) come over those of wrangler.toml.
+   */
+  static async start(name, { vars = {}, secrets = {}, bindings = {}, share } = {}) {
     const worker = new Worker();
     worker.#dir = join(STATE, "runs", `${name}-${process.pid}`);
-    worker.stores = share?.stores ?? join(worker.#dir, "stores");
+    worker.stores = join(worker.#dir, "stores");
     await rm(worker.#dir, { recursive: true, force: true });
     await mkdir(worker.#dir, { recursive: true });
-    if (!share) await cp(EMPTY_STORES, worker.stores, { recursive: true });
-    worker.port = port ?? (await freePort());
+    if (share) await worker.#shareStores(share);
+    else await cp(EMPTY_STORES, worker.stores, { recursive: true });
+    worker.port = await freePort();
     worker.vars = vars;
-    await worker.#configure({ ...SECRETS, ...secrets });
+    await worker.#configure(bindings, { ...SECRETS, ...secrets });
     await worker.boot();
     return worker;
   }
@@ -42,9 +46,19 @@ export class Worker {
     return join(this.#dir, "worker.log");
   }
 
-  async #configure(secrets) {
+  // All but the Durable Objects, of which there is one in the world: a second process would make a
+  // second one of each.
+  async #shareStores({ stores }) {
+    await mkdir(join(this.stores, "v3"), { recursive: true });
+    for (const kind of ["d1", "kv", "r2"]) {
+      await mkdir(join(stores, "v3", kind), { recursive: true });
+      await symlink(join(stores, "v3", kind), join(this.stores, "v3", kind));
+    }
+  }
+
+  async #configure(bindings, secrets) {
     const base = JSON.parse(await readFile(BASE_CONFIG, "utf8"));
-    const config = { ...base, vars: { ...base.vars, ...this.vars } };
+    const config = { ...base, ...bindings, vars: { ...base.vars, ...this.vars } };
     await writeFile(join(this.#dir, "wrangler.json"), JSON.stringify(config, null, 2));
     const lines = Object.entries(secrets).map(([name, value]) => `${name}="${value}"\n`);
     await writeFile(join(this.#dir, ".dev.vars"), lines.join(""));
