@@ -82,6 +82,8 @@ CREATE INDEX generations_by_key ON generations (account, key, created_at DESC);
 CREATE INDEX generations_by_request ON generations (account, request_id);
 CREATE INDEX generations_unsettled ON generations (state, lease_until)
   WHERE state IN ('queued', 'running', 'unknown', 'held');
+CREATE INDEX generations_to_decide ON generations (lease_until)
+  WHERE state = 'unknown' AND operation = 0;
 CREATE INDEX generations_to_purge ON generations (purge_at) WHERE purge_at IS NOT NULL;
 
 -- Who holds a key: the one atomic arbiter.

@@ -6,29 +6,15 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
-use crate::gemini::price::PriceTable;
 use crate::idempotency::record::{Job, Settlement};
 use crate::ports::{
     Clock, Database, DbError, IsolateCache, KeyValue, Objects, Outbound, Queues, Random,
     RateLimiter, Rows, Statement, Task, Telemetry, Zones,
 };
-use crate::publish::settings::PublisherSettings;
+use crate::setup::Setup;
 use crate::stats::Stats;
 use crate::store;
 use crate::time::{Span, Timestamp};
-
-/// What the configuration came to: typed, or the list of its faults.
-#[derive(Debug)]
-pub struct Setup {
-    /// The configuration, with defaults in place of what is faulty.
-    pub config: Config,
-    /// Destinations by name.
-    pub publishers: std::collections::BTreeMap<String, PublisherSettings>,
-    /// Prices by model and date.
-    pub prices: PriceTable,
-    /// What is wrong, as (variable, problem); a Worker with any fault refuses to work.
-    pub faults: Vec<(String, String)>,
-}
 
 /// Why a runner could not be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

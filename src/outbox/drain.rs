@@ -324,12 +324,11 @@ impl<'a> Pass<'a> {
             Err(failure) => return (failure, progress),
         };
         let generation = &loaded.generation;
-        let pipeline = self.app.config().pipeline(
+        let template = self.app.setup.template(
             &generation.account,
             &generation.site,
             &generation.pipeline,
         );
-        let template = pipeline.and_then(|pipeline| pipeline.template.as_ref());
         let parcel = parcel(settings, template, delivery, generation, text);
         let publication = settings.begin(parcel);
         carry_out(self.app, publication, delivery, &self.token, self.lease_until, self.budget).await
