@@ -142,6 +142,8 @@ CREATE INDEX deliveries_due ON deliveries (publisher, account, next_attempt_at)
 CREATE INDEX deliveries_stale ON deliveries (due_since)
   WHERE status = 'pending' AND stale_alerted = 0;
 CREATE INDEX deliveries_by_status ON deliveries (account, status, created_at DESC, id DESC);
+CREATE INDEX deliveries_unwell ON deliveries (status, created_at DESC, id DESC)
+  WHERE status IN ('dead', 'outcome_unknown');
 CREATE INDEX deliveries_by_account ON deliveries (account, created_at DESC, id DESC);
 
 CREATE TABLE credit_days (

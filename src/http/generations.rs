@@ -54,7 +54,7 @@ fn read(
     let valid = GenerationRequest::parse(&body, &key_defaults(access), now)
         .map_err(Problem::invalid)?;
     let upstream_body = from_api(&body).map_err(|faults| {
-        let faults = faults.into_iter().map(|f| Fault::new(f.pointer, f.detail));
+        let faults = faults.into_iter().map(|f| Fault::new(f.pointer, f.problem));
         Problem::invalid(faults.collect())
     })?;
     let pipeline = app.config().pipeline(&access.account, &valid.site, &valid.pipeline);
@@ -78,7 +78,7 @@ fn read(
         model: &model,
         request: &body,
         beside: Beside::default(),
-        ignores: &app.setup.ignores,
+        ignores: &app.config().identity_ignores,
     })
     .map_err(|repeated| Problem::invalid(vec![Fault::new("", repeated.to_string())]))?;
     Ok(Asked {
@@ -244,7 +244,7 @@ pub fn scope(account: &str, site: &str, pipeline: &str) -> Result<Scope, Problem
 /// Upper estimate of the cost in credits; a model without a price is refused.
 pub fn estimate(app: &App, model: &str, body: &Json, bytes: usize) -> Result<i64, Problem> {
     let bounds = Bounds::of(body, bytes);
-    app.setup
+    app.config()
         .prices
         .estimate(model, &bounds, app.now())
         .map(|cost| cost.micro_usd_rounded_up())
@@ -264,7 +264,7 @@ pub fn check_destinations(
 ) -> Result<(), Problem> {
     let mut faults = Vec::new();
     for (index, destination) in destinations.iter().enumerate() {
-        match app.setup.publishers.get(&destination.publisher) {
+        match app.config().publishers.get(&destination.publisher) {
             None => faults.push(Fault::new(
                 format!("/publish/{index}/publisher"),
                 "names no publisher of the configuration",

@@ -276,7 +276,7 @@ impl<'a> Pass<'a> {
         generations: &BTreeMap<String, Loaded>,
     ) -> (Tally, bool) {
         let started_at = self.app.now();
-        let settings = self.app.setup.publishers.get(&delivery.publisher);
+        let settings = self.app.config().publishers.get(&delivery.publisher);
         let ((outcome, progress), class, policy) = match settings {
             Some(settings) => {
                 let ended = self.try_once(settings, delivery, generations).await;
@@ -324,11 +324,12 @@ impl<'a> Pass<'a> {
             Err(failure) => return (failure, progress),
         };
         let generation = &loaded.generation;
-        let template = self.app.setup.template(
+        let pipeline = self.app.config().pipeline(
             &generation.account,
             &generation.site,
             &generation.pipeline,
         );
+        let template = pipeline.and_then(|pipeline| pipeline.template.as_ref());
         let parcel = parcel(settings, template, delivery, generation, text);
         let publication = settings.begin(parcel);
         carry_out(self.app, publication, delivery, &self.token, self.lease_until, self.budget).await
