@@ -53,6 +53,7 @@ CREATE TABLE generations (
   model_version TEXT,
   json_mode INTEGER NOT NULL DEFAULT 0, -- 1: JSON was asked for
   continues INTEGER NOT NULL DEFAULT 0, -- 1: a further hop of a long answer
+  from_queue INTEGER NOT NULL DEFAULT 0, -- 1: a queue message stands behind it
   upstream TEXT NOT NULL,               -- the path at Gemini
   created_at INTEGER NOT NULL,
   completed_at INTEGER,

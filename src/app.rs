@@ -116,13 +116,15 @@ impl App {
         if let serde_json::Value::Object(members) = members {
             line.extend(members);
         }
-        self.telemetry.log(&serde_json::Value::Object(line).to_string());
+        self.telemetry
+            .log(&serde_json::Value::Object(line).to_string());
     }
 
     /// The date in a time zone, `YYYY-MM-DD`; in UTC for a zone nobody knows.
     pub fn local_date(&self, zone: &str, at: Timestamp) -> String {
         let minutes = self.zones.offset_minutes(zone, at).unwrap_or(0);
-        at.plus(Span::from_minutes(i64::from(minutes))).to_date_string()
+        at.plus(Span::from_minutes(i64::from(minutes)))
+            .to_date_string()
     }
 }
 

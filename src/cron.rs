@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::app::{App, RunnerError};
 use crate::config::OnUnknown;
+use crate::guard::{self, Memory, Verdict};
 use crate::idempotency::record::{Generation, Job};
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
 use crate::idempotency::state::State;
@@ -18,15 +19,33 @@ use crate::store::row::{first, rows};
 use crate::store::settle;
 use crate::time::{Span, Timestamp};
 
-/// One firing of the cron trigger. A second firing for the same minute does nothing.
-pub async fn tick(app: &App, scheduled_at: Timestamp) {
+/// One firing of the cron trigger; a Worker that is not fit to run does nothing. A second firing for the same minute does nothing.
+pub async fn tick(app: &App, memory: &Memory, scheduled_at: Timestamp) {
+    if let Some(fault) = app.settings.faults.first() {
+        app.log("misconfigured", json!({"name": fault.name}));
+        return;
+    }
+    let verdict = guard::check(app, memory).await;
+    if verdict != Verdict::Own {
+        app.log(
+            "foreign_environment",
+            json!({"verdict": format!("{verdict:?}")}),
+        );
+        return;
+    }
     let started = app.now();
     let token = app.id("tick_");
     let budget = Budget::new(app.config().subrequest_budget, started.plus(TIME));
     budget.force(2);
-    match app.run(maintenance::tick(scheduled_at, &token, started)).await {
+    match app
+        .run(maintenance::tick(scheduled_at, &token, started))
+        .await
+    {
         Ok(results) if !is_own(&results, &token) => {
-            app.log("tick_repeated", json!({"scheduledAt": scheduled_at.to_rfc3339()}));
+            app.log(
+                "tick_repeated",
+                json!({"scheduledAt": scheduled_at.to_rfc3339()}),
+            );
             return;
         }
         Ok(_) => {}
@@ -58,7 +77,11 @@ async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
     let settled = reconcile(app, budget).await;
     let drained = drain_logged(app, budget).await;
     let stale = alert_stale(app, budget).await;
-    let purged = if minute.rem_euclid(PURGE_EVERY) == 0 { purge(app, budget).await } else { 0 };
+    let purged = if minute.rem_euclid(PURGE_EVERY) == 0 {
+        purge(app, budget).await
+    } else {
+        0
+    };
     json!({"evidence": evidence, "settled": settled, "drained": drained.to_json(),
         "stale": stale, "purged": purged, "budgetLeft": budget.left()})
 }
@@ -69,7 +92,10 @@ async fn drain_logged(app: &App, budget: &Budget) -> Drained {
         Ok(drained) => drained,
         Err(error) => {
             app.log("drain_failed", json!({"error": error.to_string()}));
-            Drained { left: true, ..Drained::default() }
+            Drained {
+                left: true,
+                ..Drained::default()
+            }
         }
     }
 }
@@ -100,7 +126,10 @@ async fn bring_in_evidence(app: &App, budget: &Budget, minute: i64) -> u32 {
         match bring_in_by_name(app, &name).await {
             Ok(found) => brought_in = brought_in.saturating_add(u32::from(found)),
             Err(error) => {
-                app.log("evidence_not_brought_in", json!({"error": error.to_string()}));
+                app.log(
+                    "evidence_not_brought_in",
+                    json!({"error": error.to_string()}),
+                );
             }
         }
     }
@@ -125,7 +154,9 @@ async fn reconcile(app: &App, budget: &Budget) -> u32 {
         limit: RECONCILE_MAX,
     })]);
     let ids = found.await.and_then(|results| {
-        rows(&results, 0)?.map(|row| row.text("id")).collect::<Result<Vec<_>, _>>()
+        rows(&results, 0)?
+            .map(|row| row.text("id"))
+            .collect::<Result<Vec<_>, _>>()
     });
     let ids = match ids {
         Ok(ids) => ids,
@@ -141,8 +172,11 @@ async fn reconcile(app: &App, budget: &Budget) -> u32 {
         }
         match settle_overdue(app, &id).await {
             Ok(()) => settled = settled.saturating_add(1),
-            Err(error) => app.log("reconcile_failed", json!({"generationId": id,
-                "error": error.to_string()})),
+            Err(error) => app.log(
+                "reconcile_failed",
+                json!({"generationId": id,
+                "error": error.to_string()}),
+            ),
         }
     }
     settled
@@ -151,7 +185,9 @@ async fn reconcile(app: &App, budget: &Budget) -> u32 {
 /// Decides one overdue generation: by evidence, by its runner's word, else by policy.
 async fn settle_overdue(app: &App, id: &str) -> Result<(), DbError> {
     let results = app.run(settle::load(id)).await?;
-    let Some((generation, body)) = settle::read_load(&results, 0)? else { return Ok(()) };
+    let Some((generation, body)) = settle::read_load(&results, 0)? else {
+        return Ok(());
+    };
     let job = Job::of(&generation);
     let name = format!("{PREFIX}{}.{}", job.generation_id, job.token);
     if bring_in_by_name(app, &name).await? {
@@ -164,8 +200,15 @@ async fn settle_overdue(app: &App, id: &str) -> Result<(), DbError> {
         }
         State::Running => overdue(app, job).await?,
         State::Unknown => {
-            give_up(app, &job, generation.detail.as_deref().unwrap_or("the outcome is unknown"))
-                .await;
+            give_up(
+                app,
+                &job,
+                generation
+                    .detail
+                    .as_deref()
+                    .unwrap_or("the outcome is unknown"),
+            )
+            .await;
         }
         State::Queued => send_again(app, id).await?,
         State::Generated | State::Held | State::Failed | State::Superseded => {}
@@ -176,11 +219,20 @@ async fn settle_overdue(app: &App, id: &str) -> Result<(), DbError> {
 /// A queued generation that nobody has taken: its message may be lost, and a second one does no
 /// harm, since taking it is atomic.
 async fn send_again(app: &App, id: &str) -> Result<(), DbError> {
-    let Some(queues) = &app.queues else { return Ok(()) };
-    app.run(vec![maintenance::await_message(id, app.now().plus(MESSAGE_EVERY))]).await?;
+    let Some(queues) = &app.queues else {
+        return Ok(());
+    };
+    app.run(vec![maintenance::await_message(
+        id,
+        app.now().plus(MESSAGE_EVERY),
+    )])
+    .await?;
     let message = json!({"generationId": id}).to_string();
     if let Err(error) = queues.send("JOBS", message, Span::default()).await {
-        app.log("queue_refused", json!({"generationId": id, "error": error.to_string()}));
+        app.log(
+            "queue_refused",
+            json!({"generationId": id, "error": error.to_string()}),
+        );
     }
     Ok(())
 }
@@ -189,7 +241,10 @@ async fn send_again(app: &App, id: &str) -> Result<(), DbError> {
 async fn start_forgotten(app: &App, generation: &Generation, job: Job, body: String) {
     let Some(runner) = &app.runner else { return };
     if let Err(RunnerError::NotHere) = runner.attach(&generation.id, Span::default()).await {
-        app.log("forgotten_run_started", json!({"generationId": generation.id}));
+        app.log(
+            "forgotten_run_started",
+            json!({"generationId": generation.id}),
+        );
         let _ = runner.start(job, body, Span::default()).await;
     }
 }
@@ -197,11 +252,11 @@ async fn start_forgotten(app: &App, generation: &Generation, job: Job, body: Str
 /// A lease is over. A runner that has never heard of the job never sent it; else nobody knows.
 async fn overdue(app: &App, job: Job) -> Result<(), DbError> {
     if let Some(runner) = &app.runner
-        && let Err(RunnerError::NotHere) =
-            runner.attach(&job.generation_id, Span::default()).await
+        && let Err(RunnerError::NotHere) = runner.attach(&job.generation_id, Span::default()).await
     {
         let why = "the run was never started";
-        app.run(settle::fail(&job, "gemini_unavailable", why, app.now())).await?;
+        app.run(settle::fail(&job, "gemini_unavailable", why, app.now()))
+            .await?;
         return Ok(());
     }
     let now = app.now();
@@ -209,7 +264,8 @@ async fn overdue(app: &App, job: Job) -> Result<(), DbError> {
     if job.lease_until.plus(RECONCILE_AFTER).minus(LEASE) <= now {
         give_up(app, &job, why).await;
     } else {
-        app.run(settle::unknown(&job, "lease_over", why, now)).await?;
+        app.run(settle::unknown(&job, "lease_over", why, now))
+            .await?;
     }
     Ok(())
 }
@@ -219,7 +275,10 @@ async fn alert_stale(app: &App, budget: &Budget) -> u64 {
     let now = app.now();
     budget.force(2);
     let threshold = now.minus(app.config().stale_after);
-    match app.run(maintenance::alert_stale(threshold, now, STALE_MAX)).await {
+    match app
+        .run(maintenance::alert_stale(threshold, now, STALE_MAX))
+        .await
+    {
         Ok(results) => results.get(1).map_or(0, |marked| marked.changes),
         Err(error) => {
             app.log("stale_check_failed", json!({"error": error.to_string()}));
@@ -244,7 +303,9 @@ async fn purge_batch(app: &App, budget: &Budget) -> Result<usize, DbError> {
     if !budget.take(5) {
         return Ok(0);
     }
-    let results = app.run(vec![maintenance::purgeable(now, PURGE_MAX)]).await?;
+    let results = app
+        .run(vec![maintenance::purgeable(now, PURGE_MAX)])
+        .await?;
     let mut ids: Vec<String> = Vec::new();
     for row in rows(&results, 0)? {
         let id = row.text("id")?;

@@ -59,11 +59,15 @@ async fn database(app: &App, environment: &str) -> Result<String, String> {
             "INSERT INTO meta (name, value) VALUES ('environment', ?1) ON CONFLICT DO NOTHING",
             vec![text(environment)],
         ),
-        statement("SELECT value FROM meta WHERE name = 'environment'", Vec::new()),
+        statement(
+            "SELECT value FROM meta WHERE name = 'environment'",
+            Vec::new(),
+        ),
     ];
     let results = app.run(batch).await.map_err(|error| error.to_string())?;
     let row = first(&results, 1).map_err(|error| error.to_string())?;
-    row.and_then(|row| row.text("value").ok()).ok_or_else(|| "no name".to_owned())
+    row.and_then(|row| row.text("value").ok())
+        .ok_or_else(|| "no name".to_owned())
 }
 
 async fn key_value(app: &App, environment: &str) -> Result<String, String> {
@@ -71,13 +75,16 @@ async fn key_value(app: &App, environment: &str) -> Result<String, String> {
         Some(name) => Ok(name),
         None => {
             let put = app.kv.put(NAME, environment.to_owned(), None).await;
-            put.map(|()| environment.to_owned()).map_err(|error| error.to_string())
+            put.map(|()| environment.to_owned())
+                .map_err(|error| error.to_string())
         }
     }
 }
 
 async fn bucket(app: &App, environment: &str) -> Result<String, String> {
-    let Some(objects) = &app.objects else { return Ok(environment.to_owned()) };
+    let Some(objects) = &app.objects else {
+        return Ok(environment.to_owned());
+    };
     let object = Object {
         bytes: environment.as_bytes().to_vec(),
         content_type: "text/plain; charset=utf-8".to_owned(),
@@ -86,7 +93,10 @@ async fn bucket(app: &App, environment: &str) -> Result<String, String> {
     if let Some(found) = objects.get(NAME).await.map_err(|error| error.to_string())? {
         return Ok(String::from_utf8_lossy(&found.bytes).into_owned());
     }
-    objects.put_new(NAME, object).await.map_err(|error| error.to_string())?;
+    objects
+        .put_new(NAME, object)
+        .await
+        .map_err(|error| error.to_string())?;
     let found = objects.get(NAME).await.map_err(|error| error.to_string())?;
     found
         .map(|found| String::from_utf8_lossy(&found.bytes).into_owned())

@@ -5,6 +5,8 @@
     allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may")
 )]
 
+#[cfg(target_arch = "wasm32")]
+mod adapters;
 pub mod app;
 pub mod config;
 pub mod cron;

@@ -23,7 +23,10 @@ impl Stats {
         let named = std::mem::take(&mut self.named);
         let replays = std::mem::take(&mut self.replays);
         Counts {
-            named: named.into_iter().map(|((day, name), count)| (day, name, count)).collect(),
+            named: named
+                .into_iter()
+                .map(|((day, name), count)| (day, name, count))
+                .collect(),
             replays: replays.into_values().collect(),
         }
     }
@@ -75,8 +78,9 @@ impl App {
         {
             let mut stats = self.stats.borrow_mut();
             let now = self.now();
-            let under_way =
-                stats.flushing_since.is_some_and(|since| now < since.plus(FLUSH_STUCK_AFTER));
+            let under_way = stats
+                .flushing_since
+                .is_some_and(|since| now < since.plus(FLUSH_STUCK_AFTER));
             if under_way || stats.is_empty() {
                 return;
             }
@@ -101,7 +105,10 @@ impl App {
         }
         let batch = flush(&counts, &self.id("flush_"), self.now());
         if let Err(error) = self.run(batch).await {
-            self.log("stats_lost", serde_json::json!({"error": error.to_string()}));
+            self.log(
+                "stats_lost",
+                serde_json::json!({"error": error.to_string()}),
+            );
         }
     }
 }

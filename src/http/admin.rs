@@ -31,7 +31,12 @@ pub async fn create_account(app: &App, request: &Request) -> Result<Response, Pr
     };
     let failed = |error: DbError| store_problem(app, &error);
     let mut batch = accounts::create(&account);
-    batch.push(acted(app, &account.account, "create_account", &account.account));
+    batch.push(acted(
+        app,
+        &account.account,
+        "create_account",
+        &account.account,
+    ));
     let results = app.run(batch).await.map_err(failed)?;
     let row = first(&results, 1).map_err(failed)?;
     let stored = row.map(accounts::read).transpose().map_err(failed)?;
@@ -41,7 +46,10 @@ pub async fn create_account(app: &App, request: &Request) -> Result<Response, Pr
             Code::InvalidState,
             "This account exists; change it with PATCH.",
         )),
-        None => Err(Problem::new(Code::StoreUnavailable, "The account was not stored.")),
+        None => Err(Problem::new(
+            Code::StoreUnavailable,
+            "The account was not stored.",
+        )),
     }
 }
 
@@ -50,8 +58,10 @@ pub async fn list_accounts(app: &App, request: &Request) -> Result<Response, Pro
     let parameters = parameters(&request.query, &["cursor"])?;
     let after = parameters.get("cursor").map_or("", String::as_str);
     let failed = |error: DbError| store_problem(app, &error);
-    let results =
-        app.run(vec![accounts::list(after, PAGE + 1)]).await.map_err(failed)?;
+    let results = app
+        .run(vec![accounts::list(after, PAGE + 1)])
+        .await
+        .map_err(failed)?;
     let mut found: Vec<Account> = rows(&results, 0)
         .map_err(failed)?
         .map(accounts::read)
@@ -59,9 +69,15 @@ pub async fn list_accounts(app: &App, request: &Request) -> Result<Response, Pro
         .map_err(failed)?;
     let more = found.len() > PAGE;
     found.truncate(PAGE);
-    let names: Vec<&str> = found.iter().map(|account| account.account.as_str()).collect();
+    let names: Vec<&str> = found
+        .iter()
+        .map(|account| account.account.as_str())
+        .collect();
     let names = serde_json::to_string(&names).unwrap_or_default();
-    let results = app.run(vec![accounts::keys(&names)]).await.map_err(failed)?;
+    let results = app
+        .run(vec![accounts::keys(&names)])
+        .await
+        .map_err(failed)?;
     let keys: Vec<(String, Value)> = rows(&results, 0)
         .map_err(failed)?
         .map(|row| {
@@ -78,17 +94,16 @@ pub async fn list_accounts(app: &App, request: &Request) -> Result<Response, Pro
         })
         .collect::<Result<_, DbError>>()
         .map_err(failed)?;
-    let next = found.last().filter(|_| more).map(|account| account.account.clone());
+    let next = found
+        .last()
+        .filter(|_| more)
+        .map(|account| account.account.clone());
     let items: Vec<Value> = found.iter().map(|account| shown(account, &keys)).collect();
     Ok(answer(200, &json!({"items": items, "nextCursor": next})))
 }
 
 /// `PATCH /admin/accounts/{a}`.
-pub async fn change_account(
-    app: &App,
-    request: &Request,
-    name: &str,
-) -> Result<Response, Problem> {
+pub async fn change_account(app: &App, request: &Request, name: &str) -> Result<Response, Problem> {
     json_content(request)?;
     let body = parse_json(&request.body)?;
     let change = AccountChange::parse(&body, &*app.zones).map_err(Problem::invalid)?;
@@ -131,19 +146,36 @@ pub async fn create_key(app: &App, request: &Request, account: &str) -> Result<R
     let secret = format!(
         "opk_{}{}",
         hex::encode(app.random.bytes16()),
-        hex::encode(app.random.bytes16().first_chunk::<8>().copied().unwrap_or_default())
+        hex::encode(
+            app.random
+                .bytes16()
+                .first_chunk::<8>()
+                .copied()
+                .unwrap_or_default()
+        )
     );
-    let defaults = body.get("defaults").map_or_else(|| "{}".to_owned(), |json| json.write());
+    let defaults = body
+        .get("defaults")
+        .map_or_else(|| "{}".to_owned(), |json| json.write());
     let label = wanted.label.as_deref();
     let failed = |error: DbError| store_problem(app, &error);
-    let mut batch =
-        accounts::add_key(&id, &sha256_hex(&secret), account, label, &defaults, app.now());
+    let mut batch = accounts::add_key(
+        &id,
+        &sha256_hex(&secret),
+        account,
+        label,
+        &defaults,
+        app.now(),
+    );
     batch.push(acted(app, account, "create_key", &id));
     let results = app.run(batch).await.map_err(failed)?;
     if first(&results, 1).map_err(failed)?.is_none() {
         return Err(no_account());
     }
-    Ok(answer(201, &json!({"id": id, "key": secret, "label": label, "account": account})))
+    Ok(answer(
+        201,
+        &json!({"id": id, "key": secret, "label": label, "account": account}),
+    ))
 }
 
 /// `DELETE /admin/keys/{id}`.
@@ -153,24 +185,41 @@ pub async fn revoke_key(app: &App, id: &str) -> Result<Response, Problem> {
     batch.push(acted(app, "", "revoke_key", id));
     let results = app.run(batch).await.map_err(failed)?;
     let Some(row) = first(&results, 1).map_err(failed)? else {
-        return Err(Problem::new(Code::NotFound, "There is no key with this id."));
+        return Err(Problem::new(
+            Code::NotFound,
+            "There is no key with this id.",
+        ));
     };
     // Dead in this isolate at once; in others when their memory of it ends, within a minute.
-    app.isolate.remove(&format!("auth:{}", row.text("hash").map_err(failed)?));
-    Ok(Response { status: 204, headers: Vec::new(), body: crate::http::message::Body::Bytes(Vec::new()) }
-        .with("cache-control", "no-store"))
+    app.isolate
+        .remove(&format!("auth:{}", row.text("hash").map_err(failed)?));
+    Ok(Response {
+        status: 204,
+        headers: Vec::new(),
+        body: crate::http::message::Body::Bytes(Vec::new()),
+    }
+    .with("cache-control", "no-store"))
 }
 
 /// `POST /admin/drain`.
 pub async fn drain_now(app: &App) -> Result<Response, Problem> {
     let budget = Budget::new(app.config().subrequest_budget, app.now().plus(DRAIN_TIME));
-    let drained = drain(app, &budget).await.map_err(|error| store_problem(app, &error))?;
+    let drained = drain(app, &budget)
+        .await
+        .map_err(|error| store_problem(app, &error))?;
     Ok(answer(200, &drained.to_json()))
 }
 
 fn acted(app: &App, account: &str, action: &str, subject: &str) -> crate::ports::Statement {
     let token = app.id("act_");
-    let act = Act { actor: "admin", account, action, subject, reason: None, token: &token };
+    let act = Act {
+        actor: "admin",
+        account,
+        action,
+        subject,
+        reason: None,
+        token: &token,
+    };
     audit::record(&act, app.now())
 }
 

@@ -45,7 +45,9 @@ pub async fn authenticate(
     anywhere: Anywhere,
 ) -> Result<Principal, Problem> {
     let Some(secret) = credential(request, anywhere) else {
-        return Err(refused("No API key was sent; send `Authorization: Bearer <key>`."));
+        return Err(refused(
+            "No API key was sent; send `Authorization: Bearer <key>`.",
+        ));
     };
     let admin = app.config().admin_token.expose();
     if !admin.is_empty() && same(&sha256_hex(&secret), &sha256_hex(admin)) {
@@ -77,13 +79,18 @@ fn credential(request: &Request, anywhere: Anywhere) -> Option<String> {
     }
     let header = request.header("authorization")?;
     let (scheme, token) = header.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim().to_owned())
 }
 
 /// Keys have one form, so that guesses of another cost no look at the database.
 fn looks_like_a_key(secret: &str) -> bool {
     secret.strip_prefix("opk_").is_some_and(|rest| {
-        rest.len() == 48 && rest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        rest.len() == 48
+            && rest
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     })
 }
 
@@ -97,20 +104,28 @@ async fn access(app: &App, hash: &str) -> Result<Access, Problem> {
     {
         return Ok(access);
     }
-    let results = app.run(vec![find_key(hash)]).await.map_err(|e| store_problem(app, &e))?;
+    let results = app
+        .run(vec![find_key(hash)])
+        .await
+        .map_err(|e| store_problem(app, &e))?;
     let found = first(&results, 0)
         .and_then(|row| row.map(read_access).transpose())
         .map_err(|error| store_problem(app, &error))?;
     let Some(access) = found.filter(|access| same(&access.hash, hash)) else {
         return Err(refused("This API key is unknown or revoked."));
     };
-    app.isolate.put(&name, &json!(access).to_string(), now.plus(AUTH_CACHE_TTL));
+    app.isolate
+        .put(&name, &json!(access).to_string(), now.plus(AUTH_CACHE_TTL));
     Ok(access)
 }
 
 /// Compares two digests in time that does not depend on where they differ.
 fn same(a: &str, b: &str) -> bool {
-    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0_u8, |acc, (x, y)| acc | (x ^ y)) == 0
+    a.len() == b.len()
+        && a.bytes()
+            .zip(b.bytes())
+            .fold(0_u8, |acc, (x, y)| acc | (x ^ y))
+            == 0
 }
 
 fn refused(detail: &str) -> Problem {

@@ -11,19 +11,29 @@ pub fn preflight(app: &App, request: &Request) -> Option<Response> {
     }
     let origin = allowed(app, request)?;
     Some(
-        Response { status: 204, headers: Vec::new(), body: Body::Bytes(Vec::new()) }
-            .with("access-control-allow-origin", origin)
-            .with("access-control-allow-methods", "GET, POST")
-            .with("access-control-allow-headers", ALLOWED)
-            .with("access-control-max-age", "600")
-            .with("vary", "origin"),
+        Response {
+            status: 204,
+            headers: Vec::new(),
+            body: Body::Bytes(Vec::new()),
+        }
+        .with("access-control-allow-origin", origin)
+        .with("access-control-allow-methods", "GET, POST")
+        .with("access-control-allow-headers", ALLOWED)
+        .with("access-control-max-age", "600")
+        .with("vary", "origin"),
     )
 }
 
 /// Exposes the contract's header fields to pages of configured origins.
 pub fn expose(app: &App, request: &Request, response: &mut Response) {
-    let Some(origin) = allowed(app, request) else { return };
-    if response.headers.iter().any(|(name, _)| name == "access-control-allow-origin") {
+    let Some(origin) = allowed(app, request) else {
+        return;
+    };
+    if response
+        .headers
+        .iter()
+        .any(|(name, _)| name == "access-control-allow-origin")
+    {
         return;
     }
     let fields = [
@@ -31,13 +41,19 @@ pub fn expose(app: &App, request: &Request, response: &mut Response) {
         ("access-control-expose-headers", EXPOSED),
         ("vary", "origin"),
     ];
-    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let fields = fields
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
     response.headers.extend(fields);
 }
 
 fn allowed(app: &App, request: &Request) -> Option<String> {
     let origin = request.header("origin")?;
-    let known = app.config().cors_origins.iter().any(|allowed| allowed == origin);
+    let known = app
+        .config()
+        .cors_origins
+        .iter()
+        .any(|allowed| allowed == origin);
     known.then(|| origin.to_owned())
 }
 

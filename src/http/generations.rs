@@ -37,12 +37,7 @@ pub async fn create(
 }
 
 /// Parses and checks everything; nothing of it touches a store or consumes a key.
-fn read(
-    app: &App,
-    access: &Access,
-    request: &Request,
-    request_id: &str,
-) -> Result<Asked, Problem> {
+fn read(app: &App, access: &Access, request: &Request, request_id: &str) -> Result<Asked, Problem> {
     json_content(request)?;
     if request.body.len() > BODY_MAX_BYTES {
         return Err(too_large(BODY_MAX_BYTES));
@@ -51,13 +46,15 @@ fn read(
     let preference = Preference::read(request)?;
     let body = parse_json(&request.body)?;
     let now = app.now();
-    let valid = GenerationRequest::parse(&body, &key_defaults(access), now)
-        .map_err(Problem::invalid)?;
+    let valid =
+        GenerationRequest::parse(&body, &key_defaults(access), now).map_err(Problem::invalid)?;
     let upstream_body = from_api(&body).map_err(|faults| {
         let faults = faults.into_iter().map(|f| Fault::new(f.pointer, f.problem));
         Problem::invalid(faults.collect())
     })?;
-    let pipeline = app.config().pipeline(&access.account, &valid.site, &valid.pipeline);
+    let pipeline = app
+        .config()
+        .pipeline(&access.account, &valid.site, &valid.pipeline);
     let model = valid
         .model
         .clone()
@@ -165,8 +162,13 @@ struct Preference {
 
 impl Preference {
     fn read(request: &Request) -> Result<Self, Problem> {
-        let mut preference = Self { wait: WAIT_MAX, respond_async: false };
-        let items = request.header_values("prefer").flat_map(|value| value.split(','));
+        let mut preference = Self {
+            wait: WAIT_MAX,
+            respond_async: false,
+        };
+        let items = request
+            .header_values("prefer")
+            .flat_map(|value| value.split(','));
         for item in items.map(str::trim) {
             let (name, value) = item.split_once('=').unwrap_or((item, ""));
             match name.trim().to_ascii_lowercase().as_str() {
@@ -186,7 +188,10 @@ fn wait(value: &str) -> Result<Span, Problem> {
         .map(Span::from_seconds)
         .filter(|span| *span <= WAIT_MAX)
         .ok_or_else(|| {
-            Problem::new(Code::InvalidRequest, "`Prefer: wait` takes 0 to 25 seconds.")
+            Problem::new(
+                Code::InvalidRequest,
+                "`Prefer: wait` takes 0 to 25 seconds.",
+            )
         })
 }
 
@@ -197,7 +202,10 @@ pub fn json_content(request: &Request) -> Result<(), Problem> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Problem::new(Code::UnsupportedMediaType, "Send `Content-Type: application/json`."))
+    Err(Problem::new(
+        Code::UnsupportedMediaType,
+        "Send `Content-Type: application/json`.",
+    ))
 }
 
 /// Parses a body exactly; the fault is named by its JSON pointer.
@@ -209,7 +217,10 @@ pub fn parse_json(body: &[u8]) -> Result<Json, Problem> {
 
 /// The refusal of a body that is too large.
 pub fn too_large(max: usize) -> Problem {
-    Problem::new(Code::RequestTooLarge, format!("The body may have {max} bytes."))
+    Problem::new(
+        Code::RequestTooLarge,
+        format!("The body may have {max} bytes."),
+    )
 }
 
 /// The caller's own key, where it sent one.
@@ -230,9 +241,8 @@ fn key_defaults(access: &Access) -> KeyDefaults {
 /// Account, site and pipeline as names.
 pub fn scope(account: &str, site: &str, pipeline: &str) -> Result<Scope, Problem> {
     let name = |pointer: &str, text: &str| {
-        Name::parse(text).ok_or_else(|| {
-            Problem::invalid(vec![Fault::new(pointer, "is not a name")])
-        })
+        Name::parse(text)
+            .ok_or_else(|| Problem::invalid(vec![Fault::new(pointer, "is not a name")]))
     };
     Ok(Scope {
         account: name("", account)?,
@@ -278,7 +288,11 @@ pub fn check_destinations(
             Some(_) => {}
         }
     }
-    if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(Problem::invalid(faults))
+    }
 }
 
 fn upstream(app: &App, model: &str) -> Result<String, Problem> {

@@ -13,7 +13,11 @@ use crate::time::Span;
 /// `GET /healthz`: 200 or 503, no details.
 pub fn liveness(app: &App, verdict: &Verdict) -> Response {
     let well = app.settings.faults.is_empty() && *verdict == Verdict::Own;
-    let (status, word) = if well { (200, "ok") } else { (503, "unavailable") };
+    let (status, word) = if well {
+        (200, "ok")
+    } else {
+        (503, "unavailable")
+    };
     Response::json(status, json!({"status": word}).to_string()).with("cache-control", "no-store")
 }
 
@@ -30,7 +34,9 @@ pub async fn details(app: &App, verdict: &Verdict) -> Response {
         Verdict::Own => Value::Null,
         Verdict::Foreign(why) | Verdict::Unreachable(why) => why.as_str().into(),
     };
-    let figures = figures(app).await.unwrap_or_else(|error| json!({"error": error.to_string()}));
+    let figures = figures(app)
+        .await
+        .unwrap_or_else(|error| json!({"error": error.to_string()}));
     let well = faults.is_empty() && guard.is_null() && figures.get("error").is_none();
     let publishers: Vec<Value> = app
         .config()
@@ -62,7 +68,10 @@ async fn figures(app: &App) -> Result<Value, DbError> {
     let now = app.now();
     let week = now.minus(Span::from_days(7)).to_date_string();
     let batch = vec![
-        statement(STUCK, vec![integer(now.minus(app.config().stale_after).millis())]),
+        statement(
+            STUCK,
+            vec![integer(now.minus(app.config().stale_after).millis())],
+        ),
         statement(UNSETTLED, Vec::new()),
         statement(TICKS, Vec::new()),
         statement(KV, vec![text(week)]),

@@ -21,17 +21,17 @@ use crate::store::generations::{GenerationQuery, find, list, read_found};
 use crate::store::row::{first, rows};
 
 /// `GET /api/v1/generations/{id}`.
-pub async fn get(
-    app: &App,
-    principal: &Principal,
-    id: &str,
-) -> Result<Response, Problem> {
+pub async fn get(app: &App, principal: &Principal, id: &str) -> Result<Response, Problem> {
     let results = found(app, principal, id).await?;
     let generation = read_found(&results).map_err(|e| store_problem(app, &e))?;
-    let Some(generation) = generation else { return Err(missing(app, &results, id)) };
+    let Some(generation) = generation else {
+        return Err(missing(app, &results, id));
+    };
     let mut document = summary(&generation);
     if generation.output_id.is_some() {
-        let body = output_body(app, &generation).await.map_err(|e| store_problem(app, &e))?;
+        let body = output_body(app, &generation)
+            .await
+            .map_err(|e| store_problem(app, &e))?;
         put_output(app, &mut document, &generation, &body);
     }
     let deliveries: Result<Vec<Value>, _> = rows(&results, 1)
@@ -45,16 +45,19 @@ pub async fn get(
 
 async fn found(app: &App, principal: &Principal, id: &str) -> Result<Vec<Rows>, Problem> {
     let batch = find(id, principal.account());
-    app.run(batch).await.map_err(|error| store_problem(app, &error))
+    app.run(batch)
+        .await
+        .map_err(|error| store_problem(app, &error))
 }
 
 /// 410 for a purged id, 404 for any other: another account's too.
 fn missing(app: &App, results: &[Rows], id: &str) -> Problem {
     match first(results, 2) {
-        Ok(Some(_)) => {
-            Problem::new(Code::Gone, "This generation was purged after its retention.")
-                .generation(id)
-        }
+        Ok(Some(_)) => Problem::new(
+            Code::Gone,
+            "This generation was purged after its retention.",
+        )
+        .generation(id),
         Ok(None) => Problem::new(Code::NotFound, "There is no generation with this id."),
         Err(error) => store_problem(app, &error),
     }
@@ -80,7 +83,10 @@ pub fn summary(generation: &Generation) -> Map<String, Value> {
     put("modelVersion", generation.model_version.as_deref().into());
     put("requestId", generation.request_id.as_str().into());
     put("createdAt", generation.created_at.to_rfc3339().into());
-    put("completedAt", generation.completed_at.map(|at| at.to_rfc3339()).into());
+    put(
+        "completedAt",
+        generation.completed_at.map(|at| at.to_rfc3339()).into(),
+    );
     if generation.output_id.is_some() {
         put("usage", usage_json(&generation.tokens));
         put("cost", json!({"microUsd": credits(generation.cost_nano)}));
@@ -102,7 +108,10 @@ fn put_output(app: &App, document: &mut Map<String, Value>, generation: &Generat
     let text = output_text(generation.surface, body, app.now());
     let mut output = Map::new();
     output.insert("text".to_owned(), text.into());
-    output.insert("finishReason".to_owned(), generation.finish_reason.as_deref().into());
+    output.insert(
+        "finishReason".to_owned(),
+        generation.finish_reason.as_deref().into(),
+    );
     if generation.surface == Surface::Generate
         && let Ok(raw) = serde_json::from_str::<Value>(body)
     {
@@ -117,14 +126,26 @@ pub async fn index(
     principal: &Principal,
     request: &Request,
 ) -> Result<Response, Problem> {
-    let known = ["state", "site", "pipeline", "key", "requestId", "cursor", "limit", "account"];
+    let known = [
+        "state",
+        "site",
+        "pipeline",
+        "key",
+        "requestId",
+        "cursor",
+        "limit",
+        "account",
+    ];
     let parameters = parameters(&request.query, &known)?;
     let account = account_of(principal, &parameters)?;
     let state = parameters.get("state").map(String::as_str);
     if let Some(word) = state
         && State::parse(word).is_none_or(|state| state == State::Queued)
     {
-        return Err(Problem::invalid(vec![Fault::new("/state", "is not a state")]));
+        return Err(Problem::invalid(vec![Fault::new(
+            "/state",
+            "is not a state",
+        )]));
     }
     let page = Page::read(&parameters)?;
     let query = GenerationQuery {
@@ -137,14 +158,19 @@ pub async fn index(
         before: (page.before, &page.before_id),
         limit: page.limit.saturating_add(1),
     };
-    let results = app.run(vec![list(&query)]).await.map_err(|e| store_problem(app, &e))?;
+    let results = app
+        .run(vec![list(&query)])
+        .await
+        .map_err(|e| store_problem(app, &e))?;
     let items: Result<Vec<Generation>, _> = rows(&results, 0)
         .map_err(|error| store_problem(app, &error))?
         .map(Generation::read)
         .collect();
     let items = items.map_err(|error| store_problem(app, &error))?;
     let last = |generation: &Generation| (generation.created_at, generation.id.clone());
-    Ok(page.answer(&items, last, |generation| Value::Object(summary(generation))))
+    Ok(page.answer(&items, last, |generation| {
+        Value::Object(summary(generation))
+    }))
 }
 
 /// `POST /api/v1/generations/{id}/resolve`.
@@ -159,7 +185,9 @@ pub async fn resolve(
     let wanted = ResolveRequest::parse(&body).map_err(Problem::invalid)?;
     let results = found(app, principal, id).await?;
     let generation = read_found(&results).map_err(|e| store_problem(app, &e))?;
-    let Some(generation) = generation else { return Err(missing(app, &results, id)) };
+    let Some(generation) = generation else {
+        return Err(missing(app, &results, id));
+    };
     match resolve::resolve(app, principal.actor(), &generation, &wanted).await? {
         Resolved::Done => get(app, principal, id).await,
         Resolved::Runs => {

@@ -25,7 +25,10 @@ pub async fn index(
     let account = account_of(principal, &parameters)?;
     let status = parameters.get("status").map(String::as_str);
     if status.is_some_and(|word| !STATUSES.contains(&word)) {
-        return Err(Problem::invalid(vec![Fault::new("/status", "is not a status")]));
+        return Err(Problem::invalid(vec![Fault::new(
+            "/status",
+            "is not a status",
+        )]));
     }
     let page = Page::read(&parameters)?;
     let query = DeliveryQuery {
@@ -36,13 +39,20 @@ pub async fn index(
         limit: page.limit.saturating_add(1),
     };
     let failed = |error: DbError| store_problem(app, &error);
-    let results = app.run(vec![deliveries::list(&query)]).await.map_err(failed)?;
+    let results = app
+        .run(vec![deliveries::list(&query)])
+        .await
+        .map_err(failed)?;
     let items: Result<Vec<(Timestamp, String, Value)>, DbError> = rows(&results, 0)
         .map_err(failed)?
         .map(|row| Ok((row.time("created_at")?, row.text("id")?, delivery(row)?)))
         .collect();
     let items = items.map_err(failed)?;
-    Ok(page.answer(&items, |item| (item.0, item.1.clone()), |item| item.2.clone()))
+    Ok(page.answer(
+        &items,
+        |item| (item.0, item.1.clone()),
+        |item| item.2.clone(),
+    ))
 }
 
 /// A delivery as the API shows it.
@@ -88,19 +98,31 @@ pub async fn act(
 ) -> Result<Response, Problem> {
     let now = app.now();
     let failed = |error: DbError| store_problem(app, &error);
-    let before = app.run(vec![deliveries::find(id, principal.account())]).await.map_err(failed)?;
+    let before = app
+        .run(vec![deliveries::find(id, principal.account())])
+        .await
+        .map_err(failed)?;
     let Some(row) = first(&before, 0).map_err(failed)? else {
-        return Err(Problem::new(Code::NotFound, "There is no delivery with this id."));
+        return Err(Problem::new(
+            Code::NotFound,
+            "There is no delivery with this id.",
+        ));
     };
-    let (account, generation_id) =
-        (row.text("account").map_err(failed)?, row.text("generation_id").map_err(failed)?);
+    let (account, generation_id) = (
+        row.text("account").map_err(failed)?,
+        row.text("generation_id").map_err(failed)?,
+    );
     let (word, wanted, mut batch) = match action {
-        Action::Requeue => {
-            ("requeue", "pending", deliveries::requeue(id, principal.account(), now))
-        }
-        Action::Cancel => {
-            ("cancel", "cancelled", deliveries::cancel(id, principal.account(), now))
-        }
+        Action::Requeue => (
+            "requeue",
+            "pending",
+            deliveries::requeue(id, principal.account(), now),
+        ),
+        Action::Cancel => (
+            "cancel",
+            "cancelled",
+            deliveries::cancel(id, principal.account(), now),
+        ),
     };
     let token = app.id("act_");
     let act = Act {
@@ -114,7 +136,10 @@ pub async fn act(
     batch.push(audit::record(&act, now));
     let results = app.run(batch).await.map_err(failed)?;
     let Some(row) = first(&results, 1).map_err(failed)? else {
-        return Err(Problem::new(Code::NotFound, "There is no delivery with this id."));
+        return Err(Problem::new(
+            Code::NotFound,
+            "There is no delivery with this id.",
+        ));
     };
     let status = row.text("status").map_err(failed)?;
     if status != wanted {
@@ -131,4 +156,10 @@ pub async fn act(
     Ok(Response::json(200, document.to_string()).with("cache-control", "no-store"))
 }
 
-const STATUSES: [&str; 5] = ["pending", "published", "dead", "cancelled", "outcome_unknown"];
+const STATUSES: [&str; 5] = [
+    "pending",
+    "published",
+    "dead",
+    "cancelled",
+    "outcome_unknown",
+];

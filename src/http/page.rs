@@ -21,12 +21,19 @@ pub fn parameters(text: &str, known: &[&str]) -> Result<BTreeMap<String, String>
     let mut faults = Vec::new();
     for (name, value) in pairs {
         if !known.contains(&name.as_str()) {
-            faults.push(Fault::new(pointer(&name), "is not a parameter of this call"));
+            faults.push(Fault::new(
+                pointer(&name),
+                "is not a parameter of this call",
+            ));
         } else if parameters.insert(name.clone(), value).is_some() {
             faults.push(Fault::new(pointer(&name), "is given twice"));
         }
     }
-    if faults.is_empty() { Ok(parameters) } else { Err(Problem::invalid(faults)) }
+    if faults.is_empty() {
+        Ok(parameters)
+    } else {
+        Err(Problem::invalid(faults))
+    }
 }
 
 /// The pointer of a parameter; a name from outside is cut, and its escapes are RFC 6901's.
@@ -50,9 +57,10 @@ pub fn account_of(
         (Principal::Admin, Some(account)) if Name::parse(account).is_some() => {
             Ok(Some(account.clone()))
         }
-        (Principal::Admin, Some(_)) => {
-            Err(Problem::invalid(vec![Fault::new("/account", "is not a name")]))
-        }
+        (Principal::Admin, Some(_)) => Err(Problem::invalid(vec![Fault::new(
+            "/account",
+            "is not a name",
+        )])),
     }
 }
 
@@ -77,9 +85,7 @@ impl Page {
                 .parse::<usize>()
                 .ok()
                 .filter(|limit| (1..=LIMIT_MAX).contains(limit) && !text.starts_with('+'))
-                .ok_or_else(|| {
-                    Problem::invalid(vec![Fault::new("/limit", "must be 1 to 200")])
-                })?,
+                .ok_or_else(|| Problem::invalid(vec![Fault::new("/limit", "must be 1 to 200")]))?,
         };
         let (before, before_id) = match parameters.get("cursor") {
             None => (Timestamp::from_millis(MAX_TIME_MS), String::new()),
@@ -87,7 +93,11 @@ impl Page {
                 Problem::invalid(vec![Fault::new("/cursor", "is not a cursor of this list")])
             })?,
         };
-        Ok(Self { before, before_id, limit })
+        Ok(Self {
+            before,
+            before_id,
+            limit,
+        })
     }
 
     /// The answer with the items; one more than `limit` says that there is a next page.
@@ -113,7 +123,10 @@ fn decode(cursor: &str) -> Option<(Timestamp, String)> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let text = String::from_utf8(bytes).ok()?;
     let (time, id) = text.split_once('.')?;
-    let time = time.parse::<i64>().ok().filter(|ms| (0..=MAX_TIME_MS).contains(ms))?;
+    let time = time
+        .parse::<i64>()
+        .ok()
+        .filter(|ms| (0..=MAX_TIME_MS).contains(ms))?;
     (id.len() <= 64).then(|| (Timestamp::from_millis(time), id.to_owned()))
 }
 
@@ -128,7 +141,10 @@ mod tests {
 
     #[test]
     fn a_cursor_comes_back_as_it_was_and_nothing_else_is_one() {
-        let key = (Timestamp::from_millis(1_800_000_000_123), "gen_a.b".to_owned());
+        let key = (
+            Timestamp::from_millis(1_800_000_000_123),
+            "gen_a.b".to_owned(),
+        );
         assert_eq!(decode(&encode(&key)), Some(key));
         for wrong in ["", "x", "MTIz", "LTEuYQ", "日本"] {
             assert_eq!(decode(wrong), None, "{wrong}");

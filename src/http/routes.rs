@@ -18,8 +18,14 @@ pub async fn handle(app: &App, guard: &Memory, request: &Request) -> Response {
             problem.to_response()
         }
     };
-    if response.headers.iter().all(|(name, _)| name != "x-request-id") {
-        response.headers.push(("x-request-id".to_owned(), request_id));
+    if response
+        .headers
+        .iter()
+        .all(|(name, _)| name != "x-request-id")
+    {
+        response
+            .headers
+            .push(("x-request-id".to_owned(), request_id));
     }
     crate::http::cors::expose(app, request, &mut response);
     app.flush_later();
@@ -66,15 +72,20 @@ async fn route(
 fn segments(path: &str) -> Vec<String> {
     path.trim_start_matches('/')
         .split('/')
-        .map(|part| crate::http::query::decode(&part.replace('+', "%2B")).unwrap_or(part.to_owned()))
+        .map(|part| {
+            crate::http::query::decode(&part.replace('+', "%2B")).unwrap_or(part.to_owned())
+        })
         .collect()
 }
 
 /// Refuses to work with a faulty configuration, or on another environment's stores.
 async fn fit(app: &App, memory: &Memory) -> Result<(), Problem> {
     if let Some(fault) = app.settings.faults.first() {
-        app.log("misconfigured", serde_json::json!({"name": fault.name,
-            "faults": app.settings.faults.len()}));
+        app.log(
+            "misconfigured",
+            serde_json::json!({"name": fault.name,
+            "faults": app.settings.faults.len()}),
+        );
         return Err(Problem::new(
             Code::Misconfigured,
             "The configuration is faulty; `/admin/health` names every fault.",
@@ -91,7 +102,10 @@ async fn fit(app: &App, memory: &Memory) -> Result<(), Problem> {
         }
         Verdict::Unreachable(why) => {
             app.log("store_failed", serde_json::json!({"error": why}));
-            Err(Problem::new(Code::StoreUnavailable, "A store can't be reached."))
+            Err(Problem::new(
+                Code::StoreUnavailable,
+                "A store can't be reached.",
+            ))
         }
     }
 }
@@ -104,7 +118,10 @@ async fn admin_call(
 ) -> Result<Response, Problem> {
     let principal = authenticate(app, request, Anywhere::No).await?;
     if principal != Principal::Admin {
-        return Err(Problem::new(Code::Forbidden, "This call takes the admin token only."));
+        return Err(Problem::new(
+            Code::Forbidden,
+            "This call takes the admin token only.",
+        ));
     }
     if rest == ["health"] {
         only("GET", request)?;
@@ -137,7 +154,10 @@ async fn api_call(
     if let Some(account) = principal.account()
         && !app.limiter.allow(account).await
     {
-        return Err(Problem::new(Code::RateLimited, "This account sends too many requests."));
+        return Err(Problem::new(
+            Code::RateLimited,
+            "This account sends too many requests.",
+        ));
     }
     match (request.method.as_str(), rest) {
         ("POST", ["generations"]) => {
@@ -165,12 +185,19 @@ async fn api_call(
 }
 
 fn only(method: &'static str, request: &Request) -> Result<(), Problem> {
-    if request.method == method { Ok(()) } else { Err(not_allowed(method)) }
+    if request.method == method {
+        Ok(())
+    } else {
+        Err(not_allowed(method))
+    }
 }
 
 fn not_allowed(allowed: &'static str) -> Problem {
-    Problem::new(Code::MethodNotAllowed, format!("This path takes {allowed}."))
-        .header("allow", allowed)
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!("This path takes {allowed}."),
+    )
+    .header("allow", allowed)
 }
 
 fn not_found() -> Problem {

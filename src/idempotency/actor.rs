@@ -77,7 +77,10 @@ impl Memory {
 impl Actor {
     /// An actor on its storage.
     pub fn new(storage: Rc<dyn ActorStorage>) -> Self {
-        Self { storage, memory: Rc::default() }
+        Self {
+            storage,
+            memory: Rc::default(),
+        }
     }
 
     /// Starts a job, or joins it where it was started before, and waits for its end.
@@ -100,7 +103,9 @@ impl Actor {
         let record = self.record().await?;
         let running = self.memory.borrow().running.clone();
         if running.is_some_and(|token| token != job.token) {
-            return Err(RunnerError::Unreachable("another run is under way".to_owned()));
+            return Err(RunnerError::Unreachable(
+                "another run is under way".to_owned(),
+            ));
         }
         {
             let mut memory = self.memory.borrow_mut();
@@ -110,7 +115,11 @@ impl Actor {
         if record.is_some_and(|record| record.job.token == job.token) {
             return Ok(());
         }
-        let record = Record { job, sent: false, lost: false };
+        let record = Record {
+            job,
+            sent: false,
+            lost: false,
+        };
         self.save(&record).await?;
         self.storage.wake().await.map_err(RunnerError::Unreachable)
     }
@@ -124,7 +133,10 @@ impl Actor {
     /// Follows the answer from its first byte, live.
     pub async fn follow(&self) -> Result<Follower, RunnerError> {
         self.known().await?;
-        Ok(Follower { memory: Rc::clone(&self.memory), given: 0 })
+        Ok(Follower {
+            memory: Rc::clone(&self.memory),
+            given: 0,
+        })
     }
 
     async fn known(&self) -> Result<(), RunnerError> {
@@ -134,8 +146,9 @@ impl Actor {
         match self.record().await? {
             None => Err(RunnerError::NotHere),
             Some(record) if record.lost => {
-                let unknown =
-                    Settlement::Unknown { detail: "no store took the end of the run".to_owned() };
+                let unknown = Settlement::Unknown {
+                    detail: "no store took the end of the run".to_owned(),
+                };
                 self.end(&record.job.token, unknown);
                 Ok(())
             }
@@ -145,7 +158,9 @@ impl Actor {
 
     /// Runs the stored job to its end.
     pub async fn alarm(&self, app: &App) -> Result<(), RunnerError> {
-        let Some(record) = self.record().await? else { return Ok(()) };
+        let Some(record) = self.record().await? else {
+            return Ok(());
+        };
         if record.lost || self.memory.borrow().running.is_some() {
             return Ok(());
         }
@@ -156,7 +171,12 @@ impl Actor {
         let lost = matches!(settlement, Settlement::Unknown { .. })
             && still_running(app, &record.job).await;
         let kept = if lost {
-            self.save(&Record { sent: true, lost: true, ..record.clone() }).await
+            self.save(&Record {
+                sent: true,
+                lost: true,
+                ..record.clone()
+            })
+            .await
         } else {
             self.storage.clear().await.map_err(RunnerError::Unreachable)
         };
@@ -183,15 +203,25 @@ impl Actor {
                 Loaded::Settled(settlement) => return Ok(settlement),
             },
         };
-        self.save(&Record { sent: true, ..record }).await?;
-        let tap = ActorTap { memory: Rc::clone(&self.memory) };
+        self.save(&Record {
+            sent: true,
+            ..record
+        })
+        .await?;
+        let tap = ActorTap {
+            memory: Rc::clone(&self.memory),
+        };
         Ok(execute(app, &job, body, &tap).await)
     }
 
     fn body(&self, token: &str) -> Option<String> {
         let mut memory = self.memory.borrow_mut();
         memory.streamed.clear();
-        memory.body.take().filter(|(owner, _)| owner == token).map(|(_, body)| body)
+        memory
+            .body
+            .take()
+            .filter(|(owner, _)| owner == token)
+            .map(|(_, body)| body)
     }
 
     fn ended(&self) -> Option<(String, Settlement)> {
@@ -224,7 +254,12 @@ impl Actor {
     }
 
     async fn record(&self) -> Result<Option<Record>, RunnerError> {
-        let Some(text) = self.storage.read().await.map_err(RunnerError::Unreachable)? else {
+        let Some(text) = self
+            .storage
+            .read()
+            .await
+            .map_err(RunnerError::Unreachable)?
+        else {
             return Ok(None);
         };
         serde_json::from_str(&text)
@@ -235,13 +270,18 @@ impl Actor {
     async fn save(&self, record: &Record) -> Result<(), RunnerError> {
         let text = serde_json::to_string(record)
             .map_err(|error| RunnerError::Unreachable(error.to_string()))?;
-        self.storage.write(text).await.map_err(RunnerError::Unreachable)
+        self.storage
+            .write(text)
+            .await
+            .map_err(RunnerError::Unreachable)
     }
 }
 
 /// Whether the database still says that this job runs: its end was not recorded anywhere.
 async fn still_running(app: &App, job: &Job) -> bool {
-    let Ok(results) = app.run(settle::load(&job.generation_id)).await else { return true };
+    let Ok(results) = app.run(settle::load(&job.generation_id)).await else {
+        return true;
+    };
     match settle::read_load(&results, 0) {
         Ok(Some((generation, _))) => {
             generation.state == State::Running && generation.token == job.token
@@ -259,16 +299,20 @@ enum Loaded {
 /// The request's body, from the database, where this job still holds the generation.
 async fn load_body(app: &App, job: &Job) -> Result<Loaded, RunnerError> {
     let unreachable = |error: crate::ports::DbError| RunnerError::Unreachable(error.to_string());
-    let results = app.run(settle::load(&job.generation_id)).await.map_err(unreachable)?;
+    let results = app
+        .run(settle::load(&job.generation_id))
+        .await
+        .map_err(unreachable)?;
     match settle::read_load(&results, 0).map_err(unreachable)? {
         Some((generation, body))
             if generation.state == State::Running && generation.token == job.token =>
         {
             Ok(Loaded::Body(body))
         }
-        Some((generation, _)) => {
-            settlement_of(app, &generation).await.map(Loaded::Settled).map_err(unreachable)
-        }
+        Some((generation, _)) => settlement_of(app, &generation)
+            .await
+            .map(Loaded::Settled)
+            .map_err(unreachable),
         None => Ok(Loaded::Settled(Settlement::Unknown {
             detail: "the generation is not in the database".to_owned(),
         })),
@@ -296,14 +340,20 @@ pub struct Follower {
 
 impl std::fmt::Debug for Follower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower").field("given", &self.given).finish_non_exhaustive()
+        f.debug_struct("Follower")
+            .field("given", &self.given)
+            .finish_non_exhaustive()
     }
 }
 
 impl Follower {
     /// How the run ended, once it has.
     pub fn settlement(&self) -> Option<Settlement> {
-        self.memory.borrow().ended.as_ref().map(|(_, settlement)| settlement.clone())
+        self.memory
+            .borrow()
+            .ended
+            .as_ref()
+            .map(|(_, settlement)| settlement.clone())
     }
 
     fn piece(&mut self, text: &str) -> Option<Vec<u8>> {
@@ -319,10 +369,9 @@ impl ByteSource for Follower {
             let memory = Rc::clone(&self.memory);
             let mut memory = memory.borrow_mut();
             match &memory.ended {
-                Some((
-                    _,
-                    Settlement::Generated { stored } | Settlement::Held { stored, .. },
-                )) => return Poll::Ready(Ok(self.piece(&stored.body))),
+                Some((_, Settlement::Generated { stored } | Settlement::Held { stored, .. })) => {
+                    return Poll::Ready(Ok(self.piece(&stored.body)));
+                }
                 Some((_, other)) => {
                     let cut = HttpError::Lost(format!("{other:?}"));
                     return Poll::Ready(if self.given == 0 { Err(cut) } else { Ok(None) });

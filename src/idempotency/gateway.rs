@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
-use crate::publish::target::{Placeholders, expand};
 use crate::error::{Code, Problem};
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
@@ -19,6 +18,7 @@ use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
 use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
 use crate::ports::DbError;
+use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
 use crate::store::claims::{self, Claim, Claimed, Destination};
 use crate::store::settle;
@@ -156,7 +156,10 @@ enum Cached {
 
 async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
     let now = app.now();
-    let local = app.isolate.get(&keys.mark, now).and_then(|text| Mark::parse(&text));
+    let local = app
+        .isolate
+        .get(&keys.mark, now)
+        .and_then(|text| Mark::parse(&text));
     if let Some(Mark::Result(stored)) = &local
         && usable(stored, asked, keys)
     {
@@ -167,10 +170,17 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         Ok(text) => text,
         Err(error) => {
             app.count("kv_read_error");
-            app.log("kv_read_failed", json!({"requestId": asked.request_id,
-                "error": error.to_string()}));
+            app.log(
+                "kv_read_failed",
+                json!({"requestId": asked.request_id,
+                "error": error.to_string()}),
+            );
             // What the isolate knows to have been asked before is no guess for the arbiter.
-            return if local.is_some() { Cached::Nothing } else { Cached::Unreadable };
+            return if local.is_some() {
+                Cached::Nothing
+            } else {
+                Cached::Unreadable
+            };
         }
     };
     match text.as_deref().and_then(Mark::parse) {
@@ -186,9 +196,15 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
 }
 
 async fn fetch_pointed(app: &App, mut stored: Box<Stored>, object: &str) -> Cached {
-    let Some(objects) = &app.objects else { return Cached::Nothing };
-    let Ok(Some(found)) = objects.get(object).await else { return Cached::Nothing };
-    let Ok(body) = String::from_utf8(found.bytes) else { return Cached::Nothing };
+    let Some(objects) = &app.objects else {
+        return Cached::Nothing;
+    };
+    let Ok(Some(found)) = objects.get(object).await else {
+        return Cached::Nothing;
+    };
+    let Ok(body) = String::from_utf8(found.bytes) else {
+        return Cached::Nothing;
+    };
     stored.body = body;
     Cached::Result(stored)
 }
@@ -196,10 +212,20 @@ async fn fetch_pointed(app: &App, mut stored: Box<Stored>, object: &str) -> Cach
 /// Whether a cached result answers this request as it is.
 fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
     let operation = asked.operation.is_some();
-    let anchor = if operation { stored.anchor_at.max(asked.anchor) } else { asked.anchor };
+    let anchor = if operation {
+        stored.anchor_at.max(asked.anchor)
+    } else {
+        asked.anchor
+    };
     answers(stored, &keys.claim, &keys.fingerprint, operation, anchor)
-        && missing(asked, &stored.destinations, &stored.generation_id, stored.created_at, stored.topic.as_deref())
-            .is_empty()
+        && missing(
+            asked,
+            &stored.destinations,
+            &stored.generation_id,
+            stored.created_at,
+            stored.topic.as_deref(),
+        )
+        .is_empty()
 }
 
 /// The destinations that a duplicate names and the generation does not have yet. Only what a
@@ -242,7 +268,11 @@ fn resolve(
         let id = delivery_id(generation_id, &destination.publisher, &target);
         if resolved.iter().all(|known| known.delivery_id != id) {
             let publisher = destination.publisher.clone();
-            resolved.push(Destination { delivery_id: id, publisher, target });
+            resolved.push(Destination {
+                delivery_id: id,
+                publisher,
+                target,
+            });
         }
     }
     resolved
@@ -252,10 +282,19 @@ fn resolve(
 async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Problem> {
     let now = app.now();
     let claim = claim_of(app, &asked, keys, now);
-    let results = app.run(claims::batch(&claim)).await.map_err(|error| store_problem(app, &error))?;
+    let results = app
+        .run(claims::batch(&claim))
+        .await
+        .map_err(|error| store_problem(app, &error))?;
     let claimed = claims::read(&results).map_err(|error| store_problem(app, &error))?;
-    let Claimed { holder, body, credits } = claimed;
-    let Some(holder) = holder else { return Err(no_credits(&claim, credits)) };
+    let Claimed {
+        holder,
+        body,
+        credits,
+    } = claimed;
+    let Some(holder) = holder else {
+        return Err(no_credits(&claim, credits));
+    };
     if holder.id == claim.job.generation_id {
         return fresh(app, &asked, keys, claim).await;
     }
@@ -305,11 +344,15 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
             .iter()
             .map(|d| format!("{}={}", d.publisher, d.target))
             .collect(),
-        from_queue: false,
+        from_queue: queued,
         generation_id,
     };
     Claim {
-        state: if queued { State::Queued } else { State::Running },
+        state: if queued {
+            State::Queued
+        } else {
+            State::Running
+        },
         leaves: asked.identity.leaves.to_json(),
         body: asked.body.clone(),
         destinations,
@@ -342,27 +385,31 @@ fn standing_of(holder: &Generation) -> Standing {
 }
 
 /// The key is ours: marks it and runs the generation.
-async fn fresh(
-    app: &App,
-    asked: &Asked,
-    keys: &Keys,
-    claim: Claim,
-) -> Result<Reply, Problem> {
+async fn fresh(app: &App, asked: &Asked, keys: &Keys, claim: Claim) -> Result<Reply, Problem> {
     let until = claim.job.lease_until;
     app.isolate.put(&keys.mark, Mark::RUNNING, until);
     mark_running(app, keys.mark.clone());
-    let Claim { job, body, state, .. } = claim;
+    let Claim {
+        job, body, state, ..
+    } = claim;
     let generation_id = job.generation_id.clone();
     if state == State::Queued {
         return enqueue(app, &job).await;
     }
-    let wait = if asked.background { Span::default() } else { asked.wait.min(WAIT_MAX) };
+    let wait = if asked.background {
+        Span::default()
+    } else {
+        asked.wait.min(WAIT_MAX)
+    };
     match run(app, job, body, wait).await {
         Ok(Some(settlement)) => made(app, keys, &generation_id, settlement),
         Ok(None) => Ok(Reply::Accepted { generation_id }),
         Err(error) => {
-            app.log("runner_unreachable", json!({"generationId": generation_id,
-                "error": error.to_string()}));
+            app.log(
+                "runner_unreachable",
+                json!({"generationId": generation_id,
+                "error": error.to_string()}),
+            );
             Err(pending(&generation_id))
         }
     }
@@ -394,7 +441,9 @@ async fn run_inline(app: &App, job: Job, body: String) -> Settlement {
 
 /// What follows a commit, after the answer: the result mark, and the drain of what is owed now.
 pub fn after_commit(app: &App, settlement: &Settlement) {
-    let Settlement::Generated { stored } = settlement else { return };
+    let Settlement::Generated { stored } = settlement else {
+        return;
+    };
     let (app, stored) = (app.clone(), stored.clone());
     let background = app.background.clone();
     background.spawn(Box::pin(async move {
@@ -424,7 +473,10 @@ fn mark_key(stored: &Stored) -> String {
     match stored.claim_key.strip_prefix("o:") {
         Some(operation) => format!("op:{operation}"),
         None => {
-            let scope = stored.claim_key.strip_prefix("d:").unwrap_or(&stored.claim_key);
+            let scope = stored
+                .claim_key
+                .strip_prefix("d:")
+                .unwrap_or(&stored.claim_key);
             let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
             format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
         }
@@ -457,17 +509,24 @@ fn remember(app: &App, key: &str, stored: &Stored) {
 async fn enqueue(app: &App, job: &Job) -> Result<Reply, Problem> {
     let generation_id = job.generation_id.clone();
     let message = json!({"generationId": generation_id}).to_string();
-    let Some(queues) = &app.queues else { return Err(pending(&generation_id)) };
+    let Some(queues) = &app.queues else {
+        return Err(pending(&generation_id));
+    };
     match queues.send("JOBS", message, Span::default()).await {
         Ok(()) => Ok(Reply::Accepted { generation_id }),
         Err(error) => {
-            app.log("queue_refused", json!({"generationId": generation_id,
-                "error": error.to_string()}));
+            app.log(
+                "queue_refused",
+                json!({"generationId": generation_id,
+                "error": error.to_string()}),
+            );
             // A message that was accepted all the same finds the generation failed, and is dropped.
             let batch = settle::fail(job, "store_unavailable", "the queue refused it", app.now());
             let _ = app.run(batch).await;
-            Err(Problem::new(Code::StoreUnavailable, "The queue can't be reached.")
-                .generation(generation_id))
+            Err(
+                Problem::new(Code::StoreUnavailable, "The queue can't be reached.")
+                    .generation(generation_id),
+            )
         }
     }
 }
@@ -486,7 +545,11 @@ fn made(
         }
         Settlement::Held { reason, stored } => {
             app.isolate.remove(&keys.mark);
-            Ok(Reply::Held { reason, stored, made: true })
+            Ok(Reply::Held {
+                reason,
+                stored,
+                made: true,
+            })
         }
         other => {
             app.isolate.remove(&keys.mark);
@@ -498,7 +561,12 @@ fn made(
 /// The refusal that a settlement without an output comes to.
 fn failure(generation_id: &str, settlement: Settlement) -> Problem {
     match settlement {
-        Settlement::Failed { code, detail, retry_after_ms, google } => {
+        Settlement::Failed {
+            code,
+            detail,
+            retry_after_ms,
+            google,
+        } => {
             let known = Code::parse(&code).unwrap_or(Code::Internal);
             let mut problem = Problem::new(known, detail).generation(generation_id);
             if let Some(ms) = retry_after_ms {
@@ -509,9 +577,9 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
             }
             problem
         }
-        Settlement::Unknown { .. }
-        | Settlement::Generated { .. }
-        | Settlement::Held { .. } => pending(generation_id),
+        Settlement::Unknown { .. } | Settlement::Generated { .. } | Settlement::Held { .. } => {
+            pending(generation_id)
+        }
     }
 }
 
@@ -538,7 +606,10 @@ fn no_credits(claim: &Claim, credits: Option<(Option<i64>, i64, i64)>) -> Proble
     let left = limit.saturating_sub(spent).saturating_sub(reserved).max(0);
     Problem::new(
         Code::CreditsExhausted,
-        format!("This request may cost {} credits; {left} are left today.", claim.credits),
+        format!(
+            "This request may cost {} credits; {left} are left today.",
+            claim.credits
+        ),
     )
     .member("creditsNeeded", claim.credits)
     .member("creditsLeft", left)
@@ -551,7 +622,9 @@ pub fn store_problem(app: &App, error: &DbError) -> Problem {
 }
 
 async fn held_again(app: &App, holder: &Generation) -> Result<Reply, Problem> {
-    let result = stored(app, holder, None).await.map_err(|error| store_problem(app, &error))?;
+    let result = stored(app, holder, None)
+        .await
+        .map_err(|error| store_problem(app, &error))?;
     Ok(Reply::Held {
         reason: holder.reason.clone().unwrap_or_default(),
         stored: Box::new(result),
@@ -567,8 +640,12 @@ async fn replay(
     body: Option<String>,
 ) -> Result<Reply, Problem> {
     let more = owe_missing(app, asked, holder).await?;
-    let mut result = stored(app, holder, body).await.map_err(|error| store_problem(app, &error))?;
-    result.destinations.extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
+    let mut result = stored(app, holder, body)
+        .await
+        .map_err(|error| store_problem(app, &error))?;
+    result
+        .destinations
+        .extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
     app.count_replay(&result);
     // An operation key's anchor is its creation, so a mark answers for the rest of its life.
     remember(app, &keys.mark, &result);
@@ -589,7 +666,13 @@ async fn owe_missing(
     holder: &Generation,
 ) -> Result<Vec<Destination>, Problem> {
     let topic = holder.topic.as_deref();
-    let missing = missing(asked, &holder.destinations, &holder.id, holder.anchor_at, topic);
+    let missing = missing(
+        asked,
+        &holder.destinations,
+        &holder.id,
+        holder.anchor_at,
+        topic,
+    );
     if !missing.is_empty() {
         app.run(claims::owe_more(&holder.id, &missing, app.now()))
             .await
@@ -607,7 +690,9 @@ async fn attach(
 ) -> Result<Reply, Problem> {
     owe_missing(app, asked, &holder).await?;
     if asked.background {
-        return Ok(Reply::Accepted { generation_id: holder.id });
+        return Ok(Reply::Accepted {
+            generation_id: holder.id,
+        });
     }
     let wait = asked.wait.min(WAIT_MAX);
     let settlement = match &app.runner {
@@ -626,9 +711,11 @@ async fn attach(
             remember(app, &keys.mark, &stored);
             Ok(Reply::Replayed(stored))
         }
-        Some(Settlement::Held { reason, stored }) => {
-            Ok(Reply::Held { reason, stored, made: false })
-        }
+        Some(Settlement::Held { reason, stored }) => Ok(Reply::Held {
+            reason,
+            stored,
+            made: false,
+        }),
         Some(other) => Err(failure(&holder.id, other)),
         None => Err(in_progress(&holder.id)),
     }
@@ -644,20 +731,23 @@ fn in_progress(generation_id: &str) -> Problem {
 
 /// No runner knows the generation: it was settled meanwhile, or its claimant died before it could
 /// start one. The same job under the same token can only be started once, whoever asks.
-async fn start_or_read(
-    app: &App,
-    id: &str,
-    wait: Span,
-) -> Result<Option<Settlement>, Problem> {
-    let results = app.run(settle::load(id)).await.map_err(|error| store_problem(app, &error))?;
+async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Problem> {
+    let results = app
+        .run(settle::load(id))
+        .await
+        .map_err(|error| store_problem(app, &error))?;
     let found = settle::read_load(&results, 0).map_err(|error| store_problem(app, &error))?;
-    let Some((generation, body)) = found else { return Err(pending(id)) };
+    let Some((generation, body)) = found else {
+        return Err(pending(id));
+    };
     if generation.state == State::Running {
         let started = run(app, Job::of(&generation), body, wait).await;
         return started.map_err(|_| pending(id));
     }
     let settlement = settlement_of(app, &generation).await;
-    settlement.map(Some).map_err(|error| store_problem(app, &error))
+    settlement
+        .map(Some)
+        .map_err(|error| store_problem(app, &error))
 }
 
 /// Looks again and again until the generation is settled or the wait is over.
@@ -668,12 +758,19 @@ async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Pro
             return Ok(None);
         }
         app.clock.sleep(POLL).await;
-        let results = app.run(settle::load(id)).await.map_err(|e| store_problem(app, &e))?;
+        let results = app
+            .run(settle::load(id))
+            .await
+            .map_err(|e| store_problem(app, &e))?;
         let found = settle::read_load(&results, 0).map_err(|e| store_problem(app, &e))?;
-        let Some((generation, _)) = found else { return Err(pending(id)) };
+        let Some((generation, _)) = found else {
+            return Err(pending(id));
+        };
         if !matches!(generation.state, State::Queued | State::Running) {
             let settlement = settlement_of(app, &generation).await;
-            return settlement.map(Some).map_err(|error| store_problem(app, &error));
+            return settlement
+                .map(Some)
+                .map_err(|error| store_problem(app, &error));
         }
     }
 }

@@ -115,11 +115,21 @@ mod tests {
 
     #[test]
     fn a_result_answers_inside_its_window_only() {
-        let at = |ms| {
-            answers(&stored(), "k", "other", false, Timestamp::from_millis(ms))
-        };
+        let at = |ms| answers(&stored(), "k", "other", false, Timestamp::from_millis(ms));
         assert_eq!([4, 5, 9, 10].map(at), [false, true, true, false]);
-        assert!(!answers(&stored(), "k2", "f", false, Timestamp::from_millis(5)));
-        assert!(!answers(&stored(), "k", "g", true, Timestamp::from_millis(5)));
+        assert!(!answers(
+            &stored(),
+            "k2",
+            "f",
+            false,
+            Timestamp::from_millis(5)
+        ));
+        assert!(!answers(
+            &stored(),
+            "k",
+            "g",
+            true,
+            Timestamp::from_millis(5)
+        ));
     }
 }

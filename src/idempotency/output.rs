@@ -49,7 +49,11 @@ pub async fn buy(
     let config = app.config();
     let key = config.gemini_api_key.expose();
     let request = upstream_request(&config.gemini_base_url, &job.upstream, key, body, deadline);
-    let answer = app.outbound.send(request).await.map_err(|error| transport(&error))?;
+    let answer = app
+        .outbound
+        .send(request)
+        .await
+        .map_err(|error| transport(&error))?;
     let headers = tracing_headers(&answer.headers);
     let mut reading = Reading::begin(job.surface, &answer);
     let cut = reading.read(answer, tap).await;
@@ -105,11 +109,7 @@ impl Reading {
         }
     }
 
-    fn end(
-        self,
-        cut: Option<&HttpError>,
-        now: Timestamp,
-    ) -> Result<(Assembled, String), Failure> {
+    fn end(self, cut: Option<&HttpError>, now: Timestamp) -> Result<(Assembled, String), Failure> {
         let assembled = self.exchange.end(cut, now)?;
         // The reader has found the body to be JSON, and JSON is UTF-8.
         Ok((assembled, String::from_utf8_lossy(&self.kept).into_owned()))
@@ -123,7 +123,10 @@ fn single_line(raw: &str) -> String {
 
 fn names_end(chunk: &Value) -> bool {
     let candidates = chunk.get("candidates").and_then(Value::as_array);
-    candidates.into_iter().flatten().any(|candidate| candidate.get("finishReason").is_some())
+    candidates
+        .into_iter()
+        .flatten()
+        .any(|candidate| candidate.get("finishReason").is_some())
         || chunk.pointer("/promptFeedback/blockReason").is_some()
 }
 
@@ -138,7 +141,11 @@ fn bought(
     let usage = answer.usage.unwrap_or_default();
     // The price of the day that the estimate was made for; without counts, the estimate stands.
     let cost_nano = match answer.usage {
-        Some(_) => app.config().prices.cost(&job.model, &usage, job.created_at).map(i64::from),
+        Some(_) => app
+            .config()
+            .prices
+            .cost(&job.model, &usage, job.created_at)
+            .map(i64::from),
         None => None,
     }
     .unwrap_or(job.credits.saturating_mul(1_000));
@@ -183,7 +190,10 @@ fn bought(
         object: None,
         body,
     };
-    Bought { purchase, stored: Box::new(stored) }
+    Bought {
+        purchase,
+        stored: Box::new(stored),
+    }
 }
 
 /// Credits are micro-dollars; a sum in nano-dollars is rounded up once.
@@ -209,8 +219,16 @@ fn held(job: &Job, answer: &Assembled) -> Option<(&'static str, &'static str)> {
         Purpose::Publish
     };
     let expectation = Expectation {
-        form: if job.json_mode { Form::Json } else { Form::Text },
-        hop: if job.continues { Hop::Later } else { Hop::First },
+        form: if job.json_mode {
+            Form::Json
+        } else {
+            Form::Text
+        },
+        hop: if job.continues {
+            Hop::Later
+        } else {
+            Hop::First
+        },
         purpose,
     };
     match expectation.assess(answer) {
@@ -250,7 +268,10 @@ fn document(
     put("requestId", job.request_id.as_str().into());
     put("createdAt", job.created_at.to_rfc3339().into());
     put("completedAt", now.to_rfc3339().into());
-    put("output", json!({"text": answer.text, "finishReason": answer.finish_reason}));
+    put(
+        "output",
+        json!({"text": answer.text, "finishReason": answer.finish_reason}),
+    );
     put("usage", usage_json(tokens));
     put("cost", json!({"microUsd": credits(cost_nano)}));
     Value::Object(document).to_string()
@@ -276,8 +297,12 @@ fn tracing_headers(headers: &[(String, String)]) -> Vec<(String, String)> {
         .collect()
 }
 
-const TRACING: [&str; 4] =
-    ["server-timing", "x-gemini-service-tier", "x-goog-request-id", "x-cloud-trace-context"];
+const TRACING: [&str; 4] = [
+    "server-timing",
+    "x-gemini-service-tier",
+    "x-goog-request-id",
+    "x-cloud-trace-context",
+];
 
 #[cfg(test)]
 mod tests {

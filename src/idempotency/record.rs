@@ -31,7 +31,9 @@ impl Surface {
 
     /// The surface of that word.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Api, Self::Generate, Self::Stream].into_iter().find(|s| s.as_str() == word)
+        [Self::Api, Self::Generate, Self::Stream]
+            .into_iter()
+            .find(|s| s.as_str() == word)
     }
 }
 
@@ -112,7 +114,7 @@ impl Job {
             destinations: row.destinations.clone(),
             credits: row.credits_reserved,
             continues: row.continues,
-            from_queue: false,
+            from_queue: row.from_queue,
         }
     }
 }
@@ -159,6 +161,7 @@ pub struct Generation {
     pub model_version: Option<String>,
     pub json_mode: bool,
     pub continues: bool,
+    pub from_queue: bool,
     pub upstream: String,
     pub created_at: Timestamp,
     pub completed_at: Option<Timestamp>,
@@ -218,6 +221,7 @@ impl Generation {
             model_version: row.optional_text("model_version")?,
             json_mode: row.flag("json_mode")?,
             continues: row.flag("continues")?,
+            from_queue: row.flag("from_queue")?,
             upstream: word("upstream")?,
             created_at: row.time("created_at")?,
             completed_at: row.optional_time("completed_at")?,
@@ -248,7 +252,9 @@ impl Generation {
 }
 
 fn unknown_word(column: &str) -> DbError {
-    DbError::Fatal(format!("column {column} holds a word that this version does not know"))
+    DbError::Fatal(format!(
+        "column {column} holds a word that this version does not know"
+    ))
 }
 
 /// A paid-for result, as it is stored and replayed. It never changes.

@@ -23,18 +23,24 @@ pub async fn recover(app: &App, job: &Job) -> Settlement {
     }
     match look_up(app, &job.generation_id).await {
         Ok(Some((generation, _))) if generation.state != State::Running => {
-            settlement_of(app, &generation).await.unwrap_or_else(|error| undecided(&error))
+            settlement_of(app, &generation)
+                .await
+                .unwrap_or_else(|error| undecided(&error))
         }
         Ok(Some((generation, _))) if generation.token == job.token => {
             give_up(app, job, "the runner died while Gemini was at work").await
         }
-        Ok(_) => Settlement::Unknown { detail: "another runner took over".to_owned() },
+        Ok(_) => Settlement::Unknown {
+            detail: "another runner took over".to_owned(),
+        },
         Err(error) => undecided(&error),
     }
 }
 
 fn undecided(error: &DbError) -> Settlement {
-    Settlement::Unknown { detail: error.to_string() }
+    Settlement::Unknown {
+        detail: error.to_string(),
+    }
 }
 
 fn evidence_name(job: &Job) -> String {
@@ -50,7 +56,9 @@ async fn look_up(app: &App, id: &str) -> Result<Option<(Generation, String)>, Db
 /// Records the outcome as unknown and, where the policy allows a second purchase, frees the key.
 pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
     let now = app.now();
-    let unknown = Settlement::Unknown { detail: why.to_owned() };
+    let unknown = Settlement::Unknown {
+        detail: why.to_owned(),
+    };
     let frees = !job.operation && app.config().on_unknown == OnUnknown::Regenerate;
     let batch = if job.from_queue && frees {
         settle::free_to_queue(job, why, now)
@@ -62,8 +70,11 @@ pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
         batch
     };
     let result = app.run(batch).await;
-    app.log("generation_unknown", json!({"generationId": job.generation_id,
-        "requestId": job.request_id, "freed": frees, "recorded": result.is_ok()}));
+    app.log(
+        "generation_unknown",
+        json!({"generationId": job.generation_id,
+        "requestId": job.request_id, "freed": frees, "recorded": result.is_ok()}),
+    );
     unknown
 }
 
@@ -77,7 +88,9 @@ pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
         let _ = objects.delete(name).await;
         return Ok(true);
     }
-    let Ok(Some(text)) = app.kv.get(name).await else { return Ok(false) };
+    let Ok(Some(text)) = app.kv.get(name).await else {
+        return Ok(false);
+    };
     bring_in(app, text.as_bytes()).await?;
     let _ = app.kv.delete(name).await;
     Ok(true)
@@ -96,23 +109,32 @@ async fn bring_in(app: &App, bytes: &[u8]) -> Result<(), DbError> {
             }
             settled
         }
-        Evidence::Failed { job, reason, detail } => {
-            let results = app.run(settle::fail(job, reason, detail, app.now())).await?;
+        Evidence::Failed {
+            job,
+            reason,
+            detail,
+        } => {
+            let results = app
+                .run(settle::fail(job, reason, detail, app.now()))
+                .await?;
             settle::read_state(&results, State::Failed, &job.token)?
         }
     };
     let job = evidence.job();
-    app.log("evidence_brought_in", json!({"generationId": job.generation_id,
-        "requestId": job.request_id, "own": settled == Settled::Yes}));
+    app.log(
+        "evidence_brought_in",
+        json!({"generationId": job.generation_id,
+        "requestId": job.request_id, "own": settled == Settled::Yes}),
+    );
     Ok(())
 }
 
 /// How a settled generation answers; `Unknown` for one that is not settled.
 pub async fn settlement_of(app: &App, generation: &Generation) -> Result<Settlement, DbError> {
     Ok(match generation.state {
-        State::Generated => {
-            Settlement::Generated { stored: Box::new(stored(app, generation, None).await?) }
-        }
+        State::Generated => Settlement::Generated {
+            stored: Box::new(stored(app, generation, None).await?),
+        },
         State::Held => Settlement::Held {
             reason: generation.reason.clone().unwrap_or_default(),
             stored: Box::new(stored(app, generation, None).await?),
@@ -124,7 +146,9 @@ pub async fn settlement_of(app: &App, generation: &Generation) -> Result<Settlem
             google: None,
         },
         State::Queued | State::Running | State::Unknown | State::Superseded => {
-            Settlement::Unknown { detail: generation.detail.clone().unwrap_or_default() }
+            Settlement::Unknown {
+                detail: generation.detail.clone().unwrap_or_default(),
+            }
         }
     })
 }
@@ -178,7 +202,9 @@ pub async fn output_body(app: &App, generation: &Generation) -> Result<String, D
     };
     if in_r2(generation).is_some() {
         let Some(objects) = &app.objects else {
-            return Err(DbError::Fatal("the output lies in R2, which is not bound".to_owned()));
+            return Err(DbError::Fatal(
+                "the output lies in R2, which is not bound".to_owned(),
+            ));
         };
         let object = objects
             .get(&output_object(output_id))
@@ -189,8 +215,9 @@ pub async fn output_body(app: &App, generation: &Generation) -> Result<String, D
             .map_err(|_| DbError::Fatal("the output in R2 is not UTF-8".to_owned()));
     }
     let results = app.run(vec![generations::output(output_id)]).await?;
-    let parts: Vec<String> =
-        row::rows(&results, 0)?.map(|row| row.text("body")).collect::<Result<_, _>>()?;
+    let parts: Vec<String> = row::rows(&results, 0)?
+        .map(|row| row.text("body"))
+        .collect::<Result<_, _>>()?;
     if i64::try_from(parts.len()).unwrap_or(i64::MAX) != generation.output_parts {
         return Err(DbError::Fatal("the stored output is not whole".to_owned()));
     }

@@ -47,7 +47,9 @@ pub async fn resolve(
     // What was paid for and lies in the fallback store is no longer unknown.
     let name = format!("{PREFIX}{}.{}", generation.id, generation.token);
     if generation.state != State::Held
-        && bring_in_by_name(app, &name).await.map_err(|error| store_problem(app, &error))?
+        && bring_in_by_name(app, &name)
+            .await
+            .map_err(|error| store_problem(app, &error))?
     {
         return Err(invalid_state(generation));
     }
@@ -61,7 +63,10 @@ pub async fn resolve(
 fn invalid_state(generation: &Generation) -> Problem {
     Problem::new(
         Code::InvalidState,
-        format!("A generation that is {} can't be resolved so.", generation.state.public()),
+        format!(
+            "A generation that is {} can't be resolved so.",
+            generation.state.public()
+        ),
     )
     .generation(&generation.id)
 }
@@ -94,14 +99,27 @@ async fn publish(
     let now = app.now();
     let failed = |error: DbError| store_problem(app, &error);
     let batch = vec![
-        statement(PUBLISH, vec![
-            text(&generation.id),
-            text(&generation.token),
-            integer(now.millis()),
-            integer(now.plus(RETENTION).millis()),
-        ]),
-        statement(RELEASE, vec![text(&generation.id), text(&generation.token), integer(now.millis())]),
-        statement(DROP_BODY, vec![text(&generation.id), text(&generation.token)]),
+        statement(
+            PUBLISH,
+            vec![
+                text(&generation.id),
+                text(&generation.token),
+                integer(now.millis()),
+                integer(now.plus(RETENTION).millis()),
+            ],
+        ),
+        statement(
+            RELEASE,
+            vec![
+                text(&generation.id),
+                text(&generation.token),
+                integer(now.millis()),
+            ],
+        ),
+        statement(
+            DROP_BODY,
+            vec![text(&generation.id), text(&generation.token)],
+        ),
         audited(app, actor, generation, "publish", reason),
         standing(&generation.id),
     ];
@@ -127,14 +145,23 @@ async fn abandon(
     let now = app.now();
     let failed = |error: DbError| store_problem(app, &error);
     let batch = vec![
-        statement(ABANDON, vec![
-            text(&generation.id),
-            text(&generation.token),
-            integer(now.millis()),
-            integer(now.plus(RETENTION).millis()),
-        ]),
-        statement(CANCEL_WAITING, vec![text(&generation.id), text(&generation.token)]),
-        statement(DROP_BODY, vec![text(&generation.id), text(&generation.token)]),
+        statement(
+            ABANDON,
+            vec![
+                text(&generation.id),
+                text(&generation.token),
+                integer(now.millis()),
+                integer(now.plus(RETENTION).millis()),
+            ],
+        ),
+        statement(
+            CANCEL_WAITING,
+            vec![text(&generation.id), text(&generation.token)],
+        ),
+        statement(
+            DROP_BODY,
+            vec![text(&generation.id), text(&generation.token)],
+        ),
         audited(app, actor, generation, "abandon", reason),
         standing(&generation.id),
     ];
@@ -159,19 +186,25 @@ async fn regenerate(
     let token = app.id("tok_");
     let lease_until = now.plus(LEASE);
     let mut batch = vec![
-        statement(REGENERATE, vec![
-            text(&generation.id),
-            text(&generation.token),
-            text(&token),
-            integer(lease_until.millis()),
-            integer(now.millis()),
-        ]),
+        statement(
+            REGENERATE,
+            vec![
+                text(&generation.id),
+                text(&generation.token),
+                text(&token),
+                integer(lease_until.millis()),
+                integer(now.millis()),
+            ],
+        ),
         // The output that this run replaces can't be reached any more.
-        statement(DROP_OUTPUT, vec![
-            text(&generation.id),
-            text(&token),
-            crate::store::optional(generation.output_id.as_deref()),
-        ]),
+        statement(
+            DROP_OUTPUT,
+            vec![
+                text(&generation.id),
+                text(&token),
+                crate::store::optional(generation.output_id.as_deref()),
+            ],
+        ),
         audited(app, actor, generation, "regenerate", reason),
     ];
     batch.extend(settle::load(&generation.id));
@@ -181,7 +214,10 @@ async fn regenerate(
         return Err(no_room_or_moved(generation));
     };
     let job = Job::of(&fresh);
-    app.log("regenerated", json!({"generationId": fresh.id, "actor": actor}));
+    app.log(
+        "regenerated",
+        json!({"generationId": fresh.id, "actor": actor}),
+    );
     start(app, job, body);
     Ok(Resolved::Runs)
 }
@@ -201,11 +237,12 @@ fn start(app: &App, job: Job, body: String) {
     }));
 }
 
-
 fn standing(id: &str) -> Statement {
-    statement("SELECT state, token FROM generations WHERE id = ?1", vec![text(id)])
+    statement(
+        "SELECT state, token FROM generations WHERE id = ?1",
+        vec![text(id)],
+    )
 }
-
 
 const PUBLISH: &str = "UPDATE generations SET state = 'generated', updated_at = ?3, \
   purge_at = CASE WHEN EXISTS (SELECT 1 FROM deliveries WHERE generation_id = ?1 \

@@ -21,7 +21,9 @@ use crate::time::{Span, Timestamp};
 pub async fn execute(app: &App, job: &Job, body: String, tap: &dyn Tap) -> Settlement {
     let started = app.now();
     let Some(deadline) = deadline(job, started) else {
-        let failure = transport(&HttpError::NotSent("the lease had too little time left".to_owned()));
+        let failure = transport(&HttpError::NotSent(
+            "the lease had too little time left".to_owned(),
+        ));
         return settle_failure(app, job, &failure).await;
     };
     let settlement = match buy(app, job, body, deadline, tap).await {
@@ -35,31 +37,44 @@ pub async fn execute(app: &App, job: &Job, body: String, tap: &dyn Tap) -> Settl
 /// How long Gemini may take: its deadline, or what the lease leaves of it. A runner that could no
 /// longer commit inside its lease does not send.
 fn deadline(job: &Job, now: Timestamp) -> Option<Span> {
-    let left = job.lease_until.since(now).saturating_add(Span::from_minutes(-1));
+    let left = job
+        .lease_until
+        .since(now)
+        .saturating_add(Span::from_minutes(-1));
     let deadline = left.min(GEMINI_DEADLINE);
     (deadline >= DEADLINE_MIN).then_some(deadline)
 }
 
 /// Commits a purchase: to the database, else to the fallback store, until the lease ends.
 pub async fn settle_purchase(app: &App, job: &Job, bought: Bought) -> Settlement {
-    let Bought { mut purchase, mut stored } = bought;
+    let Bought {
+        mut purchase,
+        mut stored,
+    } = bought;
     place_output(app, &mut purchase, &mut stored).await;
     loop {
         match commit(app, job, &purchase).await {
             Ok(Settled::Yes) => return settled(purchase, stored),
             Ok(Settled::Lost(state)) => return superseded(app, job, &purchase, state).await,
             Err(error) => {
-                app.log("commit_refused", json!({"generationId": job.generation_id,
-                    "requestId": job.request_id, "error": error.to_string()}));
+                app.log(
+                    "commit_refused",
+                    json!({"generationId": job.generation_id,
+                    "requestId": job.request_id, "error": error.to_string()}),
+                );
             }
         }
-        let evidence =
-            Evidence::Bought { job: Box::new(job.clone()), purchase: Box::new(purchase.clone()) };
+        let evidence = Evidence::Bought {
+            job: Box::new(job.clone()),
+            purchase: Box::new(purchase.clone()),
+        };
         if keep_evidence(app, &evidence).await {
             return settled(purchase, stored);
         }
         if app.now().plus(COMMIT_PAUSE) >= job.lease_until {
-            return Settlement::Unknown { detail: "no store would take the output".to_owned() };
+            return Settlement::Unknown {
+                detail: "no store would take the output".to_owned(),
+            };
         }
         app.clock.sleep(COMMIT_PAUSE).await;
     }
@@ -109,17 +124,19 @@ fn settled(purchase: Purchase, stored: Box<Stored>) -> Settlement {
 }
 
 /// Somebody took the generation over: what was paid for is kept as evidence.
-async fn superseded(
-    app: &App,
-    job: &Job,
-    purchase: &Purchase,
-    state: Option<State>,
-) -> Settlement {
+async fn superseded(app: &App, job: &Job, purchase: &Purchase, state: Option<State>) -> Settlement {
     let evidence_id = format!("gen_{}", purchase.output_id.trim_start_matches("out_"));
-    let kept = app.run(settle::supersede(job, &evidence_id, purchase)).await;
-    app.log("superseded", json!({"generationId": job.generation_id, "evidenceId": evidence_id,
-        "state": state.map(State::as_str), "kept": kept.is_ok()}));
-    Settlement::Unknown { detail: "another runner had taken this generation over".to_owned() }
+    let kept = app
+        .run(settle::supersede(job, &evidence_id, purchase))
+        .await;
+    app.log(
+        "superseded",
+        json!({"generationId": job.generation_id, "evidenceId": evidence_id,
+        "state": state.map(State::as_str), "kept": kept.is_ok()}),
+    );
+    Settlement::Unknown {
+        detail: "another runner had taken this generation over".to_owned(),
+    }
 }
 
 /// Settles a failure: a definite one frees the key, an unknown one binds it until it is decided.
@@ -149,19 +166,30 @@ async fn settle_unknown(app: &App, job: &Job, failure: &Failure) -> Settlement {
     let batch = settle::unknown(job, failure.code.code(), &failure.message, app.now());
     if let Err(error) = app.run(batch).await {
         // The row stays `running`; it is found when its lease ends.
-        app.log("unknown_not_recorded", json!({"generationId": job.generation_id,
-            "error": error.to_string()}));
+        app.log(
+            "unknown_not_recorded",
+            json!({"generationId": job.generation_id,
+            "error": error.to_string()}),
+        );
     }
-    Settlement::Unknown { detail: failure.message.clone() }
+    Settlement::Unknown {
+        detail: failure.message.clone(),
+    }
 }
 
 async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement {
     let now = app.now();
     let again = job.from_queue && passes(failure.code);
     let (batch, wanted) = if again {
-        (settle::requeue(job, failure.code.code(), &failure.message, now), State::Queued)
+        (
+            settle::requeue(job, failure.code.code(), &failure.message, now),
+            State::Queued,
+        )
     } else {
-        (settle::fail(job, failure.code.code(), &failure.message, now), State::Failed)
+        (
+            settle::fail(job, failure.code.code(), &failure.message, now),
+            State::Failed,
+        )
     };
     let failed = Settlement::Failed {
         code: failure.code.code().to_owned(),
@@ -169,28 +197,39 @@ async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement 
         retry_after_ms: failure.retry_after.map(Span::millis),
         google: google(failure),
     };
-    match app.run(batch).await.and_then(|r| settle::read_state(&r, wanted, &job.token)) {
+    match app
+        .run(batch)
+        .await
+        .and_then(|r| settle::read_state(&r, wanted, &job.token))
+    {
         Ok(Settled::Yes) => failed,
-        Ok(Settled::Lost(_)) => {
-            Settlement::Unknown { detail: "another runner had taken this generation over".into() }
-        }
+        Ok(Settled::Lost(_)) => Settlement::Unknown {
+            detail: "another runner had taken this generation over".into(),
+        },
         Err(error) => {
-            app.log("failure_not_recorded", json!({"generationId": job.generation_id,
-                "error": error.to_string()}));
+            app.log(
+                "failure_not_recorded",
+                json!({"generationId": job.generation_id,
+                "error": error.to_string()}),
+            );
             let evidence = Evidence::Failed {
                 job: Box::new(job.clone()),
                 reason: failure.code.code().to_owned(),
                 detail: failure.message.clone(),
             };
             keep_evidence(app, &evidence).await;
-            Settlement::Unknown { detail: "the failure could not be recorded".to_owned() }
+            Settlement::Unknown {
+                detail: "the failure could not be recorded".to_owned(),
+            }
         }
     }
 }
 
 /// Keeps evidence in R2, else in KV; `false` where neither takes it.
 pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
-    let Ok(text) = serde_json::to_string(evidence) else { return false };
+    let Ok(text) = serde_json::to_string(evidence) else {
+        return false;
+    };
     let name = evidence.name();
     if let Some(objects) = &app.objects {
         let object = Object {
@@ -203,7 +242,11 @@ pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
         }
     }
     let kept = app.kv.put(&name, text, None).await;
-    app.count(if kept.is_ok() { "kv_write" } else { "kv_write_error" });
+    app.count(if kept.is_ok() {
+        "kv_write"
+    } else {
+        "kv_write_error"
+    });
     kept.is_ok()
 }
 
@@ -214,14 +257,24 @@ fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
         Settlement::Failed { code, .. } => ("failed", Some(code.as_str())),
         Settlement::Unknown { .. } => ("unknown", None),
     };
-    app.log("generation_settled", json!({"generationId": job.generation_id,
+    app.log(
+        "generation_settled",
+        json!({"generationId": job.generation_id,
         "requestId": job.request_id, "account": job.account, "site": job.site,
         "pipeline": job.pipeline, "model": job.model, "state": state, "reason": reason,
-        "durationMs": took.millis()}));
+        "durationMs": took.millis()}),
+    );
     app.telemetry.point(
         &job.account,
-        &["generation", &job.account, &job.site, &job.pipeline, &job.model, state,
-            reason.unwrap_or_default()],
+        &[
+            "generation",
+            &job.account,
+            &job.site,
+            &job.pipeline,
+            &job.model,
+            state,
+            reason.unwrap_or_default(),
+        ],
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one run")]
         &[1.0, took.millis() as f64],
     );

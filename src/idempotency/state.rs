@@ -125,7 +125,9 @@ pub enum Verdict {
 
 /// The lifecycle table, row by row.
 pub fn verdict(standing: Option<&Standing>, ask: &Ask, now: Timestamp) -> Verdict {
-    let Some(standing) = standing else { return Verdict::Fresh };
+    let Some(standing) = standing else {
+        return Verdict::Fresh;
+    };
     let settled = match standing.state {
         State::Failed | State::Superseded => return Verdict::Fresh,
         State::Queued => Verdict::Attach,
@@ -177,7 +179,11 @@ mod tests {
     }
 
     fn at(standing: &Standing, minutes: i64) -> Verdict {
-        verdict(Some(standing), &ask(minutes), T0.plus(Span::from_minutes(minutes)))
+        verdict(
+            Some(standing),
+            &ask(minutes),
+            T0.plus(Span::from_minutes(minutes)),
+        )
     }
 
     #[test]
@@ -199,14 +205,20 @@ mod tests {
         let done = standing(State::Generated);
         assert_eq!(at(&done, 0), Verdict::Replay);
         let just_before = T0.plus(Span::from_millis(30 * 60_000 - 1));
-        let asked = Ask { anchor: just_before, ..ask(0) };
+        let asked = Ask {
+            anchor: just_before,
+            ..ask(0)
+        };
         assert_eq!(verdict(Some(&done), &asked, just_before), Verdict::Replay);
         assert_eq!(at(&done, 30), Verdict::Fresh);
     }
 
     #[test]
     fn what_is_owed_is_replayed_at_any_age() {
-        let owed = Standing { owed: true, ..standing(State::Generated) };
+        let owed = Standing {
+            owed: true,
+            ..standing(State::Generated)
+        };
         assert_eq!(at(&owed, 100_000), Verdict::Replay);
     }
 
@@ -220,19 +232,41 @@ mod tests {
         };
         assert_eq!(verdict(Some(&done), &slot(-300_000), T0), Verdict::Replay);
         assert_eq!(verdict(Some(&done), &slot(-300_001), T0), Verdict::Fresh);
-        let arrival = Ask { anchor_given: false, ..slot(-8 * 3_600_000) };
+        let arrival = Ask {
+            anchor_given: false,
+            ..slot(-8 * 3_600_000)
+        };
         assert_eq!(verdict(Some(&done), &arrival, T0), Verdict::Replay);
     }
 
     #[test]
     fn an_operation_key_conflicts_only_while_it_is_bound() {
-        let other = Ask { fingerprint: "g".to_owned(), operation: true, ..ask(1) };
+        let other = Ask {
+            fingerprint: "g".to_owned(),
+            operation: true,
+            ..ask(1)
+        };
         let now = T0.plus(Span::from_minutes(1));
-        for state in [State::Queued, State::Running, State::Unknown, State::Held, State::Generated] {
-            assert_eq!(verdict(Some(&standing(state)), &other, now), Verdict::Conflict);
+        for state in [
+            State::Queued,
+            State::Running,
+            State::Unknown,
+            State::Held,
+            State::Generated,
+        ] {
+            assert_eq!(
+                verdict(Some(&standing(state)), &other, now),
+                Verdict::Conflict
+            );
         }
-        assert_eq!(verdict(Some(&standing(State::Failed)), &other, now), Verdict::Fresh);
-        let later = Ask { anchor: T0.plus(Span::from_hours(25)), ..other };
+        assert_eq!(
+            verdict(Some(&standing(State::Failed)), &other, now),
+            Verdict::Fresh
+        );
+        let later = Ask {
+            anchor: T0.plus(Span::from_hours(25)),
+            ..other
+        };
         let done = standing(State::Generated);
         assert_eq!(verdict(Some(&done), &later, later.anchor), Verdict::Fresh);
     }

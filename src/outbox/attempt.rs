@@ -16,7 +16,10 @@ pub fn output_text(surface: Surface, body: &str, now: Timestamp) -> Option<Strin
     match surface {
         Surface::Api => {
             let document: serde_json::Value = serde_json::from_str(body).ok()?;
-            document.pointer("/output/text")?.as_str().map(str::to_owned)
+            document
+                .pointer("/output/text")?
+                .as_str()
+                .map(str::to_owned)
         }
         Surface::Generate | Surface::Stream => {
             let mut exchange = Exchange::begin(200, &[]);
@@ -119,7 +122,10 @@ async fn perform(app: &App, effect: Effect, lease_until: Timestamp) -> Reply {
         },
         Effect::Send { binding, body } => match &app.queues {
             Some(queues) => {
-                match queues.send(&binding, body, crate::time::Span::default()).await {
+                match queues
+                    .send(&binding, body, crate::time::Span::default())
+                    .await
+                {
                     Ok(()) => Reply::Sent,
                     Err(error) => Reply::Failed(error.to_string()),
                 }
@@ -151,7 +157,11 @@ async fn send(app: &App, mut request: HttpRequest, lease_until: Timestamp) -> Re
             Err(error) => return Reply::HttpFailed(error),
         }
     }
-    Reply::Http { status: answer.status, headers: answer.headers, body }
+    Reply::Http {
+        status: answer.status,
+        headers: answer.headers,
+        body,
+    }
 }
 
 /// No publisher needs more steps for one attempt.

@@ -14,7 +14,10 @@ pub struct Budget {
 impl Budget {
     /// A budget of so many subrequests, until a point in time.
     pub const fn new(subrequests: u32, until: Timestamp) -> Self {
-        Self { left: Cell::new(subrequests), until }
+        Self {
+            left: Cell::new(subrequests),
+            until,
+        }
     }
 
     /// Takes `count` from it; `false`, and nothing taken, where it has not so many.

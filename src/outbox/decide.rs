@@ -55,29 +55,43 @@ pub fn decide(
     match outcome {
         Outcome::Published { reference, .. } => (
             Tally::Published,
-            Finish { status: "published", reference: reference.clone(), ..base },
+            Finish {
+                status: "published",
+                reference: reference.clone(),
+                ..base
+            },
         ),
-        Outcome::Permanent(failure) => {
-            (Tally::Dead, Finish { status: "dead", error: Some(words(failure)), ..base })
-        }
+        Outcome::Permanent(failure) => (
+            Tally::Dead,
+            Finish {
+                status: "dead",
+                error: Some(words(failure)),
+                ..base
+            },
+        ),
         Outcome::Transient(failure) => again(delivery, failure, attempt, base),
         Outcome::Ambiguous(failure) => {
-            let base = Finish { maybe_sent: true, ..base };
+            let base = Finish {
+                maybe_sent: true,
+                ..base
+            };
             if class == IdempotencyClass::None && policy == Ambiguous::AtMostOnce {
                 let error = Some(words(failure));
-                return (Tally::OutcomeUnknown, Finish { status: "outcome_unknown", error, ..base });
+                return (
+                    Tally::OutcomeUnknown,
+                    Finish {
+                        status: "outcome_unknown",
+                        error,
+                        ..base
+                    },
+                );
             }
             again(delivery, failure, attempt, base)
         }
     }
 }
 
-fn again(
-    delivery: &Leased,
-    failure: &Failure,
-    attempt: &Attempt,
-    base: Finish,
-) -> (Tally, Finish) {
+fn again(delivery: &Leased, failure: &Failure, attempt: &Attempt, base: Finish) -> (Tally, Finish) {
     let attempts = delivery.attempts.saturating_add(1);
     let at = next_attempt_at(
         attempts,
@@ -88,10 +102,22 @@ fn again(
     );
     let error = Some(words(failure));
     match at {
-        Some(next_attempt_at) => {
-            (Tally::Retried, Finish { next_attempt_at, error, ..base })
-        }
-        None => (Tally::Dead, Finish { status: "dead", error, ..base }),
+        Some(next_attempt_at) => (
+            Tally::Retried,
+            Finish {
+                next_attempt_at,
+                error,
+                ..base
+            },
+        ),
+        None => (
+            Tally::Dead,
+            Finish {
+                status: "dead",
+                error,
+                ..base
+            },
+        ),
     }
 }
 
@@ -107,7 +133,9 @@ fn words(failure: &Failure) -> String {
 fn log_entry(outcome: &Outcome, attempt: &Attempt) -> String {
     let latency: Span = attempt.ended_at.since(attempt.started_at);
     let (name, failure) = match outcome {
-        Outcome::Published { replayed: false, .. } => ("published", None),
+        Outcome::Published {
+            replayed: false, ..
+        } => ("published", None),
         Outcome::Published { replayed: true, .. } => ("already_there", None),
         Outcome::Transient(failure) => ("transient", Some(failure)),
         Outcome::Ambiguous(failure) => ("ambiguous", Some(failure)),

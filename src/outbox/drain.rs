@@ -119,7 +119,9 @@ pub async fn drain_generation(app: &App, generation_id: &str) -> Drained {
         deliveries::circuits(),
     ];
     let found = app.run(batch).await.and_then(|results| {
-        let leased = rows(&results, 0)?.map(Leased::read).collect::<Result<Vec<_>, _>>()?;
+        let leased = rows(&results, 0)?
+            .map(Leased::read)
+            .collect::<Result<Vec<_>, _>>()?;
         Ok((leased, circuits_at(&results, 1)?))
     });
     match found {
@@ -128,8 +130,11 @@ pub async fn drain_generation(app: &App, generation_id: &str) -> Drained {
             pass.publish(leased).await
         }
         Err(error) => {
-            app.log("drain_failed", json!({"generationId": generation_id,
-                "error": error.to_string()}));
+            app.log(
+                "drain_failed",
+                json!({"generationId": generation_id,
+                "error": error.to_string()}),
+            );
             Drained::default()
         }
     }
@@ -142,7 +147,13 @@ impl<'a> Pass<'a> {
         circuits: BTreeMap<String, Circuit>,
         now: Timestamp,
     ) -> Self {
-        Self { app, budget, token: app.id("lease_"), lease_until: now.plus(LEASE), circuits }
+        Self {
+            app,
+            budget,
+            token: app.id("lease_"),
+            lease_until: now.plus(LEASE),
+            circuits,
+        }
     }
 
     /// How many rows of a publisher may be tried: one where it was failing until now.
@@ -157,13 +168,21 @@ impl<'a> Pass<'a> {
     /// Leases due rows of the lanes in turn, each lane's share of what the budget allows.
     async fn lease(&self, lanes: &[(String, String)]) -> Result<(Vec<Leased>, bool), DbError> {
         let now = self.app.now();
-        let left = usize::try_from(self.budget.left()).unwrap_or(0).saturating_sub(RESERVE);
-        let lane_count = lanes.len().min(left / (COST_OF_ROW + 1)).max(usize::from(!lanes.is_empty()));
+        let left = usize::try_from(self.budget.left())
+            .unwrap_or(0)
+            .saturating_sub(RESERVE);
+        let lane_count = lanes
+            .len()
+            .min(left / (COST_OF_ROW + 1))
+            .max(usize::from(!lanes.is_empty()));
         let rows_max = left.saturating_sub(lane_count) / COST_OF_ROW;
         if lane_count == 0 || rows_max == 0 {
             return Ok((Vec::new(), !lanes.is_empty()));
         }
-        let share = rows_max.checked_div(lane_count).unwrap_or(0).clamp(1, BATCH_MAX);
+        let share = rows_max
+            .checked_div(lane_count)
+            .unwrap_or(0)
+            .clamp(1, BATCH_MAX);
         let mut quotas = Vec::new();
         let mut batch = Vec::new();
         for (publisher, account) in lanes.iter().take(lane_count) {
@@ -178,12 +197,15 @@ impl<'a> Pass<'a> {
         if batch.is_empty() {
             return Ok((Vec::new(), lanes.len() > lane_count));
         }
-        self.budget.force(u32::try_from(batch.len()).unwrap_or(u32::MAX));
+        self.budget
+            .force(u32::try_from(batch.len()).unwrap_or(u32::MAX));
         let results = self.app.run(batch).await?;
         let mut leased = Vec::new();
         let mut full = lanes.len() > lane_count;
         for (index, quota) in quotas.into_iter().enumerate() {
-            let found = rows(&results, index)?.map(Leased::read).collect::<Result<Vec<_>, _>>()?;
+            let found = rows(&results, index)?
+                .map(Leased::read)
+                .collect::<Result<Vec<_>, _>>()?;
             full |= found.len() >= quota;
             leased.extend(found);
         }
@@ -200,7 +222,8 @@ impl<'a> Pass<'a> {
         let generations = match self.load(&leased).await {
             Ok(generations) => generations,
             Err(error) => {
-                self.app.log("drain_failed", json!({"error": error.to_string()}));
+                self.app
+                    .log("drain_failed", json!({"error": error.to_string()}));
                 self.give_back(&leased).await;
                 drained.given_back = u32::try_from(leased.len()).unwrap_or(u32::MAX);
                 drained.left = true;
@@ -209,12 +232,16 @@ impl<'a> Pass<'a> {
         };
         let mut by_publisher: BTreeMap<String, Vec<Leased>> = BTreeMap::new();
         for delivery in leased {
-            by_publisher.entry(delivery.publisher.clone()).or_default().push(delivery);
+            by_publisher
+                .entry(delivery.publisher.clone())
+                .or_default()
+                .push(delivery);
         }
         let groups: Vec<(String, Vec<Leased>)> = by_publisher.into_iter().collect();
         for side_by_side in groups.chunks(CONNECTIONS) {
-            let passes =
-                side_by_side.iter().map(|(name, rows)| self.publish_to(name, rows, &generations));
+            let passes = side_by_side
+                .iter()
+                .map(|(name, rows)| self.publish_to(name, rows, &generations));
             for part in join_all(passes).await {
                 drained.merge(&part);
             }
@@ -243,14 +270,20 @@ impl<'a> Pass<'a> {
         generations: &BTreeMap<String, Loaded>,
     ) -> Drained {
         let mut drained = Drained::default();
-        let before = self.circuits.get(publisher).map_or(0, |circuit| circuit.failures);
+        let before = self
+            .circuits
+            .get(publisher)
+            .map_or(0, |circuit| circuit.failures);
         let mut failures = before;
         for (index, delivery) in rows.iter().enumerate() {
             let now = self.app.now();
             let short = now.plus(ATTEMPT_MIN) >= self.lease_until
                 || self.budget.is_late(now)
                 || (index > 0 && self.budget.left() < COST_OF_ROW_U32);
-            if short || failures >= OPEN_AFTER.saturating_add(i64::from(before >= OPEN_AFTER && index == 0)) {
+            if short
+                || failures
+                    >= OPEN_AFTER.saturating_add(i64::from(before >= OPEN_AFTER && index == 0))
+            {
                 let rest = rows.get(index..).unwrap_or_default();
                 self.give_back(rest).await;
                 drained.given_back = u32::try_from(rest.len()).unwrap_or(u32::MAX);
@@ -263,7 +296,11 @@ impl<'a> Pass<'a> {
             } else {
                 drained.lost = drained.lost.saturating_add(1);
             }
-            failures = if tally == Tally::Retried { failures.saturating_add(1) } else { 0 };
+            failures = if tally == Tally::Retried {
+                failures.saturating_add(1)
+            } else {
+                0
+            };
         }
         self.keep_circuit(publisher, before, failures).await;
         drained
@@ -283,26 +320,55 @@ impl<'a> Pass<'a> {
                 (ended, settings.class(), settings.ambiguous())
             }
             None => {
-                let gone = Failure::new("publisher_missing", "no publisher of this name is configured");
+                let gone = Failure::new(
+                    "publisher_missing",
+                    "no publisher of this name is configured",
+                );
                 let ended = (Outcome::Permanent(gone), delivery.progress.clone());
-                (ended, IdempotencyClass::None, crate::publish::settings::Ambiguous::AtLeastOnce)
+                (
+                    ended,
+                    IdempotencyClass::None,
+                    crate::publish::settings::Ambiguous::AtLeastOnce,
+                )
             }
         };
         let random = u64::from_be_bytes(
-            self.app.random.bytes16().first_chunk::<8>().copied().unwrap_or_default(),
+            self.app
+                .random
+                .bytes16()
+                .first_chunk::<8>()
+                .copied()
+                .unwrap_or_default(),
         );
-        let attempt = Attempt { started_at, ended_at: self.app.now(), progress, random };
+        let attempt = Attempt {
+            started_at,
+            ended_at: self.app.now(),
+            progress,
+            random,
+        };
         let (tally, finish) = decide(delivery, &outcome, class, policy, &attempt);
         self.log(delivery, tally, &outcome, &attempt);
         self.budget.force(1);
-        let batch =
-            vec![deliveries::finish(&delivery.id, &self.token, &finish, attempt.ended_at)];
-        match self.app.run(batch).await.and_then(|results| Ok(first(&results, 0)?.is_some())) {
+        let batch = vec![deliveries::finish(
+            &delivery.id,
+            &self.token,
+            &finish,
+            attempt.ended_at,
+        )];
+        match self
+            .app
+            .run(batch)
+            .await
+            .and_then(|results| Ok(first(&results, 0)?.is_some()))
+        {
             Ok(own) => (tally, own),
             Err(error) => {
                 // The lease runs out and the row is looked at again, as one that may have arrived.
-                self.app.log("delivery_not_recorded", json!({"deliveryId": delivery.id,
-                    "error": error.to_string()}));
+                self.app.log(
+                    "delivery_not_recorded",
+                    json!({"deliveryId": delivery.id,
+                    "error": error.to_string()}),
+                );
                 (tally, false)
             }
         }
@@ -324,15 +390,22 @@ impl<'a> Pass<'a> {
             Err(failure) => return (failure, progress),
         };
         let generation = &loaded.generation;
-        let pipeline = self.app.config().pipeline(
-            &generation.account,
-            &generation.site,
-            &generation.pipeline,
-        );
+        let pipeline =
+            self.app
+                .config()
+                .pipeline(&generation.account, &generation.site, &generation.pipeline);
         let template = pipeline.and_then(|pipeline| pipeline.template.as_ref());
         let parcel = parcel(settings, template, delivery, generation, text);
         let publication = settings.begin(parcel);
-        carry_out(self.app, publication, delivery, &self.token, self.lease_until, self.budget).await
+        carry_out(
+            self.app,
+            publication,
+            delivery,
+            &self.token,
+            self.lease_until,
+            self.budget,
+        )
+        .await
     }
 
     async fn text_of(&self, loaded: &Loaded) -> Result<String, Outcome> {
@@ -340,13 +413,18 @@ impl<'a> Pass<'a> {
             Some(body) => body.clone(),
             None => {
                 self.budget.force(1);
-                output_body(self.app, &loaded.generation).await.map_err(|error| {
-                    Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
-                })?
+                output_body(self.app, &loaded.generation)
+                    .await
+                    .map_err(|error| {
+                        Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
+                    })?
             }
         };
         output_text(loaded.generation.surface, &body, self.app.now()).ok_or_else(|| {
-            Outcome::Permanent(Failure::new(failure::STORE_FAILED, "the output can't be read"))
+            Outcome::Permanent(Failure::new(
+                failure::STORE_FAILED,
+                "the output can't be read",
+            ))
         })
     }
 
@@ -355,14 +433,21 @@ impl<'a> Pass<'a> {
         let ids = serde_json::to_string(&ids).unwrap_or_default();
         self.budget.force(1);
         let at = self.app.now().plus(GIVEN_BACK);
-        if let Err(error) = self.app.run(vec![deliveries::give_back(&ids, &self.token, at)]).await {
-            self.app.log("lease_not_returned", json!({"error": error.to_string()}));
+        if let Err(error) = self
+            .app
+            .run(vec![deliveries::give_back(&ids, &self.token, at)])
+            .await
+        {
+            self.app
+                .log("lease_not_returned", json!({"error": error.to_string()}));
         }
     }
 
     async fn keep_circuit(&self, publisher: &str, before: i64, failures: i64) {
         let statement = if failures >= OPEN_AFTER {
-            let doublings = u32::try_from(failures.saturating_sub(OPEN_AFTER)).unwrap_or(0).min(4);
+            let doublings = u32::try_from(failures.saturating_sub(OPEN_AFTER))
+                .unwrap_or(0)
+                .min(4);
             let pause = OPEN_FOR.saturating_mul(1_i64 << doublings);
             deliveries::open_circuit(publisher, failures, self.app.now().plus(pause))
         } else if before > 0 && failures == 0 {
@@ -372,12 +457,15 @@ impl<'a> Pass<'a> {
         };
         self.budget.force(1);
         if let Err(error) = self.app.run(vec![statement]).await {
-            self.app.log("circuit_not_recorded", json!({"error": error.to_string()}));
+            self.app
+                .log("circuit_not_recorded", json!({"error": error.to_string()}));
         }
     }
 
     async fn keep_cursor(&self, lanes: &[(String, String)], more: bool) {
-        let Some((publisher, account)) = lanes.last().filter(|_| more) else { return };
+        let Some((publisher, account)) = lanes.last().filter(|_| more) else {
+            return;
+        };
         let cursor = json!([publisher, account]).to_string();
         self.budget.force(1);
         let _ = self.app.run(vec![deliveries::keep_cursor(&cursor)]).await;
@@ -389,14 +477,24 @@ impl<'a> Pass<'a> {
             Outcome::Transient(f) | Outcome::Ambiguous(f) | Outcome::Permanent(f) => Some(f.code),
         };
         let latency = attempt.ended_at.since(attempt.started_at).millis();
-        self.app.log("delivery_attempt", json!({"deliveryId": delivery.id,
+        self.app.log(
+            "delivery_attempt",
+            json!({"deliveryId": delivery.id,
             "generationId": delivery.generation_id, "publisher": delivery.publisher,
-            "tally": format!("{tally:?}"), "code": code, "latencyMs": latency}));
+            "tally": format!("{tally:?}"), "code": code, "latencyMs": latency}),
+        );
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one attempt")]
         self.app.telemetry.point(
             &delivery.account,
-            &["delivery", &delivery.account, &delivery.site, &delivery.pipeline,
-                &delivery.publisher, &format!("{tally:?}"), code.unwrap_or_default()],
+            &[
+                "delivery",
+                &delivery.account,
+                &delivery.site,
+                &delivery.pipeline,
+                &delivery.publisher,
+                &format!("{tally:?}"),
+                code.unwrap_or_default(),
+            ],
             &[1.0, latency as f64],
         );
     }
@@ -439,8 +537,10 @@ fn read_circuits(results: &[Rows]) -> Result<BTreeMap<String, Circuit>, DbError>
 fn circuits_at(results: &[Rows], index: usize) -> Result<BTreeMap<String, Circuit>, DbError> {
     rows(results, index)?
         .map(|row| {
-            let circuit =
-                Circuit { failures: row.integer("failures")?, open_until: row.time("open_until")? };
+            let circuit = Circuit {
+                failures: row.integer("failures")?,
+                open_until: row.time("open_until")?,
+            };
             Ok((row.text("publisher")?, circuit))
         })
         .collect()

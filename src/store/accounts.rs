@@ -65,7 +65,9 @@ pub fn create(account: &Account) -> Vec<Statement> {
              VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
             vec![
                 text(&account.account),
-                account.daily_credits.map_or(crate::ports::SqlValue::Null, super::integer),
+                account
+                    .daily_credits
+                    .map_or(crate::ports::SqlValue::Null, super::integer),
                 text(&account.timezone),
                 super::integer(account.created_at.millis()),
             ],
@@ -76,15 +78,18 @@ pub fn create(account: &Account) -> Vec<Statement> {
 
 /// One account.
 pub fn find(account: &str) -> Statement {
-    statement("SELECT * FROM accounts WHERE account = ?1", vec![text(account)])
+    statement(
+        "SELECT * FROM accounts WHERE account = ?1",
+        vec![text(account)],
+    )
 }
 
 /// A page of accounts in order of their names.
 pub fn list(after: &str, limit: usize) -> Statement {
-    statement("SELECT * FROM accounts WHERE account > ?1 ORDER BY account LIMIT ?2", vec![
-        text(after),
-        super::count(limit),
-    ])
+    statement(
+        "SELECT * FROM accounts WHERE account > ?1 ORDER BY account LIMIT ?2",
+        vec![text(after), super::count(limit)],
+    )
 }
 
 /// Reads an account.

@@ -80,7 +80,9 @@ pub fn add(event: &Event<'_>, now: Timestamp) -> Statement {
             integer(i64::try_from(event.count).unwrap_or(i64::MAX)),
             optional(event.topic),
             optional(event.detail),
-            event.original_at.map_or(crate::ports::SqlValue::Null, |at| integer(at.millis())),
+            event
+                .original_at
+                .map_or(crate::ports::SqlValue::Null, |at| integer(at.millis())),
             integer(now.millis()),
             integer(now.plus(BUNDLE).millis()),
         ],
@@ -94,7 +96,12 @@ pub fn lease(token: &str, limit: usize, now: Timestamp) -> Statement {
            next_attempt_at = ?2 \
          WHERE id IN (SELECT id FROM alerts WHERE state <> 'sent' AND next_attempt_at <= ?3 \
            ORDER BY next_attempt_at LIMIT ?4) RETURNING *",
-        vec![text(token), integer(now.plus(LEASE).millis()), integer(now.millis()), count(limit)],
+        vec![
+            text(token),
+            integer(now.plus(LEASE).millis()),
+            integer(now.millis()),
+            count(limit),
+        ],
     )
 }
 

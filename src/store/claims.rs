@@ -62,8 +62,17 @@ pub struct Claimed {
 /// The statements of a claim.
 pub fn batch(claim: &Claim) -> Vec<Statement> {
     let mut batch = vec![insert(claim), point(&claim.job)];
-    batch.extend(body_parts(&claim.job.generation_id, &claim.job.token, &claim.body));
-    batch.extend(claim.destinations.iter().map(|destination| owe(&claim.job, destination)));
+    batch.extend(body_parts(
+        &claim.job.generation_id,
+        &claim.job.token,
+        &claim.body,
+    ));
+    batch.extend(
+        claim
+            .destinations
+            .iter()
+            .map(|destination| owe(&claim.job, destination)),
+    );
     batch.push(holder(&claim.job.claim_key));
     batch.push(credits(&claim.job.account, &claim.credit_day));
     batch
@@ -73,7 +82,10 @@ pub fn batch(claim: &Claim) -> Vec<Statement> {
 pub fn read(results: &[Rows]) -> Result<Claimed, DbError> {
     let holder_at = results.len().saturating_sub(2);
     let (holder, body) = match first(results, holder_at)? {
-        Some(row) => (Some(Generation::read(row)?), row.optional_text("stored_body")?),
+        Some(row) => (
+            Some(Generation::read(row)?),
+            row.optional_text("stored_body")?,
+        ),
         None => (None, None),
     };
     let credits = match first(results, holder_at.saturating_add(1))? {
@@ -84,7 +96,11 @@ pub fn read(results: &[Rows]) -> Result<Claimed, DbError> {
         )),
         None => None,
     };
-    Ok(Claimed { holder, body, credits })
+    Ok(Claimed {
+        holder,
+        body,
+        credits,
+    })
 }
 
 fn insert(claim: &Claim) -> Statement {
@@ -131,7 +147,10 @@ pub fn body_parts(id: &str, token: &str, body: &str) -> Vec<Statement> {
         .into_iter()
         .enumerate()
         .map(|(part, body)| {
-            statement(KEEP_BODY, vec![text(id), text(token), count(part), text(body)])
+            statement(
+                KEEP_BODY,
+                vec![text(id), text(token), count(part), text(body)],
+            )
         })
         .collect()
 }
@@ -150,7 +169,11 @@ fn owe(job: &Job, destination: &Destination) -> Statement {
 }
 
 /// Adds destinations that a duplicate named to the generation that is already there.
-pub fn owe_more(generation_id: &str, destinations: &[Destination], now: Timestamp) -> Vec<Statement> {
+pub fn owe_more(
+    generation_id: &str,
+    destinations: &[Destination],
+    now: Timestamp,
+) -> Vec<Statement> {
     destinations
         .iter()
         .map(|destination| {
@@ -181,9 +204,9 @@ fn credits(account: &str, day: &str) -> Statement {
 const INSERT: &str = "INSERT INTO generations (id, account, site, pipeline, topic, surface, key, \
   claim_key, operation, fingerprint, leaves, state, token, lease_until, anchor_at, expires_at, \
   request_id, model, json_mode, upstream, created_at, updated_at, credit_day, credits_reserved, \
-  continues) \
+  continues, from_queue) \
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-  ?21, ?21, ?22, ?23, ?25 \
+  ?21, ?21, ?22, ?23, ?25, ?12 = 'queued' \
 WHERE NOT EXISTS (SELECT 1 FROM generations WHERE id = ?1) \
   AND NOT EXISTS (SELECT 1 FROM claims c JOIN generations g ON g.id = c.generation_id \
     WHERE c.claim_key = ?8 AND (g.state IN ('queued', 'running', 'unknown', 'held') \

@@ -100,7 +100,10 @@ pub fn load(ids: &str) -> Statement {
 
 /// Publishers that are left alone, or were until a while ago.
 pub fn circuits() -> Statement {
-    statement("SELECT publisher, failures, open_until FROM circuits LIMIT 100", Vec::new())
+    statement(
+        "SELECT publisher, failures, open_until FROM circuits LIMIT 100",
+        Vec::new(),
+    )
 }
 
 /// Leaves a publisher alone until `open_until`, after so many failures in a row.
@@ -109,13 +112,20 @@ pub fn open_circuit(publisher: &str, failures: i64, open_until: Timestamp) -> St
         "INSERT INTO circuits (publisher, failures, open_until) VALUES (?1, ?2, ?3) \
          ON CONFLICT (publisher) DO UPDATE SET failures = excluded.failures, \
            open_until = excluded.open_until",
-        vec![text(publisher), integer(failures), integer(open_until.millis())],
+        vec![
+            text(publisher),
+            integer(failures),
+            integer(open_until.millis()),
+        ],
     )
 }
 
 /// A publisher works again.
 pub fn close_circuit(publisher: &str) -> Statement {
-    statement("DELETE FROM circuits WHERE publisher = ?1", vec![text(publisher)])
+    statement(
+        "DELETE FROM circuits WHERE publisher = ?1",
+        vec![text(publisher)],
+    )
 }
 
 /// Where the next drain starts among the lanes.
@@ -190,7 +200,10 @@ pub fn give_back(ids: &str, token: &str, at: Timestamp) -> Statement {
 /// Makes a delivery due again, with its id (its idempotency key) kept.
 pub fn requeue(id: &str, account: Option<&str>, now: Timestamp) -> Vec<Statement> {
     vec![
-        statement(REQUEUE, vec![text(id), optional(account), integer(now.millis())]),
+        statement(
+            REQUEUE,
+            vec![text(id), optional(account), integer(now.millis())],
+        ),
         find(id, account),
     ]
 }
@@ -198,7 +211,10 @@ pub fn requeue(id: &str, account: Option<&str>, now: Timestamp) -> Vec<Statement
 /// Cancels a delivery that nobody is sending at this moment.
 pub fn cancel(id: &str, account: Option<&str>, now: Timestamp) -> Vec<Statement> {
     vec![
-        statement(CANCEL, vec![text(id), optional(account), integer(now.millis())]),
+        statement(
+            CANCEL,
+            vec![text(id), optional(account), integer(now.millis())],
+        ),
         find(id, account),
     ]
 }

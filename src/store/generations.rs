@@ -49,9 +49,16 @@ pub fn read_found(results: &[Rows]) -> Result<Option<Generation>, DbError> {
 pub fn list(query: &GenerationQuery<'_>) -> Statement {
     let sql = match query {
         GenerationQuery { account: None, .. } => LIST_ALL,
-        GenerationQuery { request_id: Some(_), .. } => LIST_BY_REQUEST,
+        GenerationQuery {
+            request_id: Some(_),
+            ..
+        } => LIST_BY_REQUEST,
         GenerationQuery { key: Some(_), .. } => LIST_BY_KEY,
-        GenerationQuery { site: Some(_), pipeline: Some(_), .. } => LIST_BY_SCOPE,
+        GenerationQuery {
+            site: Some(_),
+            pipeline: Some(_),
+            ..
+        } => LIST_BY_SCOPE,
         GenerationQuery { .. } => LIST_BY_ACCOUNT,
     };
     statement(
@@ -72,7 +79,10 @@ pub fn list(query: &GenerationQuery<'_>) -> Statement {
 
 /// The parts of a stored output, in order.
 pub fn output(output_id: &str) -> Statement {
-    statement("SELECT body FROM outputs WHERE output_id = ?1 ORDER BY part", vec![text(output_id)])
+    statement(
+        "SELECT body FROM outputs WHERE output_id = ?1 ORDER BY part",
+        vec![text(output_id)],
+    )
 }
 
 /// The columns of a list and its common filters.
@@ -107,7 +117,11 @@ const LIST_BY_SCOPE: &str = list_sql!(
     "INDEXED BY generations_by_scope",
     "g.account = ?1 AND g.site = ?3 AND g.pipeline = ?4"
 );
-const LIST_BY_KEY: &str =
-    list_sql!("INDEXED BY generations_by_key", "g.account = ?1 AND g.key = ?5");
-const LIST_BY_REQUEST: &str =
-    list_sql!("INDEXED BY generations_by_request", "g.account = ?1 AND g.request_id = ?6");
+const LIST_BY_KEY: &str = list_sql!(
+    "INDEXED BY generations_by_key",
+    "g.account = ?1 AND g.key = ?5"
+);
+const LIST_BY_REQUEST: &str = list_sql!(
+    "INDEXED BY generations_by_request",
+    "g.account = ?1 AND g.request_id = ?6"
+);

@@ -12,11 +12,16 @@ pub fn tick(scheduled_at: Timestamp, token: &str, now: Timestamp) -> Vec<Stateme
         statement(
             "INSERT INTO ticks (scheduled_at, token, started_at) VALUES (?1, ?2, ?3) \
              ON CONFLICT (scheduled_at) DO UPDATE SET fired = fired + 1 WHERE token <> ?2",
-            vec![integer(scheduled_at.millis()), text(token), integer(now.millis())],
+            vec![
+                integer(scheduled_at.millis()),
+                text(token),
+                integer(now.millis()),
+            ],
         ),
-        statement("SELECT token FROM ticks WHERE scheduled_at = ?1", vec![integer(
-            scheduled_at.millis(),
-        )]),
+        statement(
+            "SELECT token FROM ticks WHERE scheduled_at = ?1",
+            vec![integer(scheduled_at.millis())],
+        ),
     ]
 }
 
@@ -24,7 +29,11 @@ pub fn tick(scheduled_at: Timestamp, token: &str, now: Timestamp) -> Vec<Stateme
 pub fn finish_tick(scheduled_at: Timestamp, summary: &str, now: Timestamp) -> Statement {
     statement(
         "UPDATE ticks SET finished_at = ?2, summary = ?3 WHERE scheduled_at = ?1",
-        vec![integer(scheduled_at.millis()), integer(now.millis()), text(summary)],
+        vec![
+            integer(scheduled_at.millis()),
+            integer(now.millis()),
+            text(summary),
+        ],
     )
 }
 
@@ -44,7 +53,9 @@ pub struct Overdue {
 /// Generations that a tick looks at, most overdue first. Unknown ones under operation keys wait
 /// for a person and are not among them.
 pub fn unsettled(overdue: &Overdue) -> Statement {
-    let decided = overdue.decided.map_or(crate::ports::SqlValue::Null, |at| integer(at.millis()));
+    let decided = overdue
+        .decided
+        .map_or(crate::ports::SqlValue::Null, |at| integer(at.millis()));
     statement(
         "SELECT id FROM ( \
            SELECT * FROM (SELECT id, lease_until FROM generations \

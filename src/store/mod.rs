@@ -71,7 +71,9 @@ pub async fn run(
 
 /// Full jitter below 50 ms · 2ⁿ, at most 2 s.
 fn pause(attempt: u32, random: &dyn Random) -> Span {
-    let ceiling = PAUSE_MS.saturating_mul(1_i64 << attempt.min(10)).min(PAUSE_MAX_MS);
+    let ceiling = PAUSE_MS
+        .saturating_mul(1_i64 << attempt.min(10))
+        .min(PAUSE_MAX_MS);
     let [a, b, ..] = random.bytes16();
     let share = i64::from(u16::from_be_bytes([a, b]));
     Span::from_millis(ceiling.saturating_mul(share) / 65_536)
@@ -86,7 +88,9 @@ pub fn parts(text: &str, max: usize) -> Vec<String> {
         while at > 0 && !rest.is_char_boundary(at) {
             at = at.saturating_sub(1);
         }
-        let Some((head, tail)) = rest.split_at_checked(at.max(1)) else { break };
+        let Some((head, tail)) = rest.split_at_checked(at.max(1)) else {
+            break;
+        };
         parts.push(head.to_owned());
         rest = tail;
     }

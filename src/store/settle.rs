@@ -43,7 +43,11 @@ pub struct Purchase {
 impl Purchase {
     /// The state it puts the generation in.
     pub const fn state(&self) -> State {
-        if self.held.is_some() { State::Held } else { State::Generated }
+        if self.held.is_some() {
+            State::Held
+        } else {
+            State::Generated
+        }
     }
 }
 
@@ -90,12 +94,21 @@ pub fn commit(job: &Job, purchase: &Purchase) -> Vec<Statement> {
     batch.extend(purchase.parts.iter().enumerate().map(|(part, body)| {
         statement(
             KEEP_OUTPUT,
-            vec![text(&job.generation_id), text(&purchase.output_id), count(part), text(body)],
+            vec![
+                text(&job.generation_id),
+                text(&purchase.output_id),
+                count(part),
+                text(body),
+            ],
         )
     }));
     batch.push(statement(
         RELEASE_DELIVERIES,
-        vec![text(&job.generation_id), text(&purchase.output_id), integer(now.millis())],
+        vec![
+            text(&job.generation_id),
+            text(&purchase.output_id),
+            integer(now.millis()),
+        ],
     ));
     batch.push(statement(
         DROP_BODY,
@@ -196,7 +209,11 @@ pub fn read_state(results: &[Rows], wanted: State, token: &str) -> Result<Settle
     };
     let state = State::parse(&row.text("state")?);
     let own = row.text("token")? == token && state == Some(wanted);
-    Ok(if own { Settled::Yes } else { Settled::Lost(state) })
+    Ok(if own {
+        Settled::Yes
+    } else {
+        Settled::Lost(state)
+    })
 }
 
 /// Keeps what a late runner paid for as evidence of a generation that a successor took over.
@@ -230,12 +247,21 @@ pub fn supersede(job: &Job, evidence_id: &str, purchase: &Purchase) -> Vec<State
     batch.extend(purchase.parts.iter().enumerate().map(|(part, body)| {
         statement(
             KEEP_OUTPUT,
-            vec![text(evidence_id), text(&purchase.output_id), count(part), text(body)],
+            vec![
+                text(evidence_id),
+                text(&purchase.output_id),
+                count(part),
+                text(body),
+            ],
         )
     }));
     batch.push(statement(
         RELEASE_RESERVATION,
-        vec![text(&job.generation_id), text(&job.token), text(REASON_FREED)],
+        vec![
+            text(&job.generation_id),
+            text(&job.token),
+            text(REASON_FREED),
+        ],
     ));
     batch
 }
@@ -245,7 +271,12 @@ pub fn take(id: &str, token: &str, lease_until: Timestamp, now: Timestamp) -> Ve
     vec![
         statement(
             TAKE,
-            vec![text(id), text(token), integer(lease_until.millis()), integer(now.millis())],
+            vec![
+                text(id),
+                text(token),
+                integer(lease_until.millis()),
+                integer(now.millis()),
+            ],
         ),
         statement(LOAD, vec![text(id)]),
         statement(LOAD_BODY, vec![text(id)]),
@@ -271,12 +302,17 @@ pub fn requeue(job: &Job, reason: &str, detail: &str, now: Timestamp) -> Vec<Sta
 
 /// A generation and its request's body, for a runner that starts over.
 pub fn load(id: &str) -> Vec<Statement> {
-    vec![statement(LOAD, vec![text(id)]), statement(LOAD_BODY, vec![text(id)])]
+    vec![
+        statement(LOAD, vec![text(id)]),
+        statement(LOAD_BODY, vec![text(id)]),
+    ]
 }
 
 /// Reads [`load`], or [`take`] from its second statement on.
 pub fn read_load(results: &[Rows], from: usize) -> Result<Option<(Generation, String)>, DbError> {
-    let Some(row) = first(results, from)? else { return Ok(None) };
+    let Some(row) = first(results, from)? else {
+        return Ok(None);
+    };
     let generation = Generation::read(row)?;
     let body = crate::store::row::rows(results, from.saturating_add(1))?
         .map(|row| row.text("body"))
@@ -285,7 +321,10 @@ pub fn read_load(results: &[Rows], from: usize) -> Result<Option<(Generation, St
 }
 
 fn standing(id: &str) -> Statement {
-    statement("SELECT state, token, output_id FROM generations WHERE id = ?1", vec![text(id)])
+    statement(
+        "SELECT state, token, output_id FROM generations WHERE id = ?1",
+        vec![text(id)],
+    )
 }
 
 /// Why a generation of unknown outcome is failed: its key was freed by policy or by a person.
@@ -361,5 +400,4 @@ const LOAD: &str = "SELECT g.*, \
     WHERE d.generation_id = g.id) AS destinations \
 FROM generations g WHERE g.id = ?1";
 
-const LOAD_BODY: &str =
-    "SELECT body FROM request_bodies WHERE generation_id = ?1 ORDER BY part";
+const LOAD_BODY: &str = "SELECT body FROM request_bodies WHERE generation_id = ?1 ORDER BY part";

@@ -1,0 +1,180 @@
+//! The runner as a Durable Object per generation, and the handler's way to it.
+
+use std::rc::Rc;
+
+use worker::wasm_bindgen::JsValue;
+use worker::{
+    DurableObject, Env, Method, ObjectNamespace, Request, RequestInit, Response, State, Storage,
+    durable_object,
+};
+
+use super::settings::app;
+use crate::app::{Runner as RunnerPort, RunnerError};
+use crate::idempotency::actor::{Actor, ActorStorage};
+use crate::idempotency::record::{Job, Settlement};
+use crate::idempotency::wire::{read_end, read_start, write_end, write_start};
+use crate::ports::Task;
+use crate::time::Span;
+
+/// The namespace bound as `RUNNER`.
+pub(super) struct Remote(pub(super) ObjectNamespace);
+
+impl Remote {
+    async fn call(
+        &self,
+        id: &str,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Option<Settlement>, RunnerError> {
+        let unreachable = |error: worker::Error| RunnerError::Unreachable(error.to_string());
+        let stub = self.0.get_by_name(id).map_err(unreachable)?;
+        let mut init = RequestInit::new();
+        init.with_method(Method::Post);
+        if let Some(body) = body {
+            init.with_body(Some(JsValue::from_str(&body)));
+        }
+        let url = format!("https://runner{path}");
+        let request = Request::new_with_init(&url, &init).map_err(unreachable)?;
+        let mut response = stub
+            .fetch_with_request(request)
+            .await
+            .map_err(unreachable)?;
+        match response.status_code() {
+            200 => {
+                let text = response.text().await.map_err(unreachable)?;
+                read_end(&text)
+                    .ok_or_else(|| RunnerError::Unreachable("the answer is damaged".to_owned()))
+            }
+            404 => Err(RunnerError::NotHere),
+            status => Err(RunnerError::Unreachable(format!(
+                "the runner answered {status}"
+            ))),
+        }
+    }
+}
+
+impl RunnerPort for Remote {
+    fn start(
+        &self,
+        job: Job,
+        body: String,
+        wait: Span,
+    ) -> Task<'_, Result<Option<Settlement>, RunnerError>> {
+        Box::pin(async move {
+            let text = write_start(&job, wait, &body);
+            self.call(&job.generation_id, "/start", Some(text)).await
+        })
+    }
+
+    fn attach<'a>(
+        &'a self,
+        generation_id: &'a str,
+        wait: Span,
+    ) -> Task<'a, Result<Option<Settlement>, RunnerError>> {
+        Box::pin(async move {
+            let path = format!("/attach?wait={}", wait.millis());
+            self.call(generation_id, &path, None).await
+        })
+    }
+}
+
+/// The Durable Object. Its `fetch` stores and joins, its alarm works; one object a generation.
+#[durable_object]
+pub struct Runner {
+    state: Rc<State>,
+    env: Env,
+    actor: Actor,
+}
+
+impl std::fmt::Debug for Runner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Runner")
+    }
+}
+
+impl DurableObject for Runner {
+    fn new(state: State, env: Env) -> Self {
+        let storage = Rc::new(Durable(state.storage()));
+        Self {
+            state: Rc::new(state),
+            env,
+            actor: Actor::new(storage),
+        }
+    }
+
+    async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
+        let app = self.app();
+        let url = request.url()?;
+        let answer = match url.path() {
+            "/start" => {
+                let text = request.text().await?;
+                match read_start(&text) {
+                    Some((job, wait, body)) => self.actor.start(&app, job, body, wait).await,
+                    None => Err(RunnerError::Unreachable("the start is damaged".to_owned())),
+                }
+            }
+            _ => {
+                let wait = url
+                    .query_pairs()
+                    .find(|(name, _)| name == "wait")
+                    .and_then(|(_, value)| value.parse().ok())
+                    .map_or(Span::default(), Span::from_millis);
+                self.actor.attach(&app, wait).await
+            }
+        };
+        match answer {
+            Ok(settlement) => Response::ok(write_end(settlement.as_ref())),
+            Err(RunnerError::NotHere) => Response::error("not here", 404),
+            Err(RunnerError::Unreachable(why)) => Response::error(why, 503),
+        }
+    }
+
+    async fn alarm(&self) -> worker::Result<Response> {
+        let app = self.app();
+        match self.actor.alarm(&app).await {
+            Ok(()) => Response::ok(""),
+            // The platform runs a failed alarm again, with growing pauses.
+            Err(error) => Err(worker::Error::RustError(error.to_string())),
+        }
+    }
+}
+
+impl Runner {
+    fn app(&self) -> crate::app::App {
+        let state = Rc::clone(&self.state);
+        app(&self.env, Rc::new(move |task| state.wait_until(task)))
+    }
+}
+
+/// The object's own storage: one record under one key.
+struct Durable(Storage);
+
+impl ActorStorage for Durable {
+    fn read(&self) -> Task<'_, Result<Option<String>, String>> {
+        Box::pin(async move {
+            self.0
+                .get::<String>(RECORD)
+                .await
+                .map_err(|e| e.to_string())
+        })
+    }
+
+    fn write(&self, record: String) -> Task<'_, Result<(), String>> {
+        Box::pin(async move { self.0.put(RECORD, record).await.map_err(|e| e.to_string()) })
+    }
+
+    fn clear(&self) -> Task<'_, Result<(), String>> {
+        Box::pin(async move { self.0.delete_all().await.map_err(|e| e.to_string()) })
+    }
+
+    fn wake(&self) -> Task<'_, Result<(), String>> {
+        Box::pin(async move {
+            self.0
+                .set_alarm(std::time::Duration::ZERO)
+                .await
+                .map_err(|e| e.to_string())
+        })
+    }
+}
+
+const RECORD: &str = "record";
