@@ -153,11 +153,8 @@ pub trait Objects {
     /// The object, if it exists.
     fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<Object>, ObjectError>>;
     /// Stores an object only where none has that name (`If-None-Match: *`).
-    fn put_new<'a>(
-        &'a self,
-        key: &'a str,
-        object: Object,
-    ) -> Task<'a, Result<PutNew, ObjectError>>;
+    fn put_new<'a>(&'a self, key: &'a str, object: Object)
+    -> Task<'a, Result<PutNew, ObjectError>>;
     /// Stores an object whatever was there.
     fn put<'a>(&'a self, key: &'a str, object: Object) -> Task<'a, Result<(), ObjectError>>;
     /// Deletes an object.
@@ -217,7 +214,9 @@ pub struct HttpAnswer {
 
 impl std::fmt::Debug for HttpAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpAnswer").field("status", &self.status).finish_non_exhaustive()
+        f.debug_struct("HttpAnswer")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
     }
 }
 

@@ -49,7 +49,11 @@ impl Span {
 
     /// The span in whole seconds, rounded up; never negative (as `Retry-After` wants it).
     pub const fn seconds_up(self) -> u64 {
-        if self.0 <= 0 { 0 } else { (self.0.unsigned_abs().saturating_add(999)) / 1_000 }
+        if self.0 <= 0 {
+            0
+        } else {
+            (self.0.unsigned_abs().saturating_add(999)) / 1_000
+        }
     }
 
     /// The sum, kept within range.
@@ -123,10 +127,15 @@ impl Timestamp {
         let bytes = text.as_bytes();
         let year = digits(bytes, 0, 4)?;
         let (month, day) = (digits(bytes, 5, 2)?, digits(bytes, 8, 2)?);
-        let (hour, minute, second) =
-            (digits(bytes, 11, 2)?, digits(bytes, 14, 2)?, digits(bytes, 17, 2)?);
+        let (hour, minute, second) = (
+            digits(bytes, 11, 2)?,
+            digits(bytes, 14, 2)?,
+            digits(bytes, 17, 2)?,
+        );
         let punctuation = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
-        let plain = punctuation.iter().all(|(at, byte)| bytes.get(*at) == Some(byte));
+        let plain = punctuation
+            .iter()
+            .all(|(at, byte)| bytes.get(*at) == Some(byte));
         let separated = matches!(bytes.get(10), Some(b'T' | b't' | b' '));
         if !plain || !separated || hour > 23 || minute > 59 || second > 60 {
             return None;
@@ -175,7 +184,11 @@ fn fraction(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
         return Some((0, at));
     }
     let start = at.checked_add(1)?;
-    let count = bytes.get(start..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let count = bytes
+        .get(start..)?
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     if count == 0 {
         return None;
     }
@@ -198,7 +211,11 @@ fn offset(bytes: &[u8], at: usize) -> Option<i64> {
             let (hours, minutes) = (digits(rest, 1, 2)?, digits(rest, 4, 2)?);
             let total = hours.checked_mul(60)?.checked_add(minutes)?;
             let valid = hours <= 23 && minutes <= 59;
-            valid.then_some(if *sign == b'-' { total.saturating_neg() } else { total })
+            valid.then_some(if *sign == b'-' {
+                total.saturating_neg()
+            } else {
+                total
+            })
         }
         _ => None,
     }
@@ -216,7 +233,10 @@ fn days_in_month(year: i64, month: i64) -> i64 {
 
 /// Days since the epoch of a date in the proleptic Gregorian calendar. The year starts in March
 /// here, so that the leap day is its last; an era is the calendar's period of 400 years.
-#[expect(clippy::arithmetic_side_effects, reason = "years are at most four digits wide")]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "years are at most four digits wide"
+)]
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -226,7 +246,10 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The date of a day counted from the epoch: the inverse of [`days_from_civil`].
-#[expect(clippy::arithmetic_side_effects, reason = "days come from an i64 of milliseconds")]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "days come from an i64 of milliseconds"
+)]
 fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let day_of_era = days.rem_euclid(146_097);
@@ -235,9 +258,17 @@ fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + days.div_euclid(146_097) * 400 + i64::from(month <= 2);
-    (year, u32::try_from(month).unwrap_or(1), u32::try_from(day).unwrap_or(1))
+    (
+        year,
+        u32::try_from(month).unwrap_or(1),
+        u32::try_from(day).unwrap_or(1),
+    )
 }
 
 const DAY_MS: i64 = 86_400_000;
@@ -258,9 +289,17 @@ mod tests {
     #[test]
     fn anything_else_is_refused() {
         for text in [
-            "", "2026-11-30", "2026-11-30T00:00:00", "2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z",
-            "2026-11-30T24:00:00Z", "2026-11-30T00:00:00.Z", "2026-11-30T00:00:00+9:00",
-            "2026-11-30T00:00:00Zx", "２026-11-30T00:00:00Z", "2026-11-30T00:60:00Z",
+            "",
+            "2026-11-30",
+            "2026-11-30T00:00:00",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-11-30T24:00:00Z",
+            "2026-11-30T00:00:00.Z",
+            "2026-11-30T00:00:00+9:00",
+            "2026-11-30T00:00:00Zx",
+            "２026-11-30T00:00:00Z",
+            "2026-11-30T00:60:00Z",
         ] {
             assert_eq!(Timestamp::parse_rfc3339(text), None, "{text}");
         }
