@@ -46,3 +46,31 @@ fn civil(mut days: u64) -> (u64, usize, u64) {
 fn leap(year: u64) -> u64 {
     u64::from((year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400))
 }
+
+/// Seconds since 1970 of `2026-11-30T08:00:00Z`, with or without a fraction or an offset.
+pub(crate) fn parse_seconds(text: &str) -> Option<u64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let days_of_years: u64 = (1970..year).map(|year| 365 + leap(year)).sum();
+    let lengths = [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let days_of_months: u64 = lengths.iter().take(usize::try_from(month - 1).ok()?).sum();
+    let days = days_of_years + days_of_months + day - 1;
+    let local = days * 86_400 + hour * 3600 + minute * 60 + second;
+    let zone = text
+        .get(19..)?
+        .trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    if matches!(zone, "Z" | "z" | "") {
+        return Some(local);
+    }
+    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+    let offset = hours.parse::<u64>().ok()? * 3600 + minutes.parse::<u64>().ok()? * 60;
+    if zone.starts_with('-') {
+        Some(local + offset)
+    } else {
+        local.checked_sub(offset)
+    }
+}

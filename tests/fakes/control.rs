@@ -34,6 +34,7 @@ pub(crate) fn answer(state: &mut State, shared: &Shared, request: &Request, rest
             Reply::empty(204)
         }
         ("GET", ["webhook", name]) => Reply::json(200, &super::webhook::dump(state, name)),
+        ("GET", ["github"]) => Reply::json(200, &super::github::dump(state)),
         ("GET", [kind]) if DUMPED.contains(kind) => Reply::json(200, &dump(state, kind)),
         _ => refuse(404, "no such control"),
     }
@@ -100,4 +101,4 @@ fn refuse(status: u16, problem: &str) -> Reply {
 }
 
 /// The services whose contents can be read as a whole.
-const DUMPED: [&str; 5] = ["webhook", "github", "wordpress", "ghost", "slack"];
+const DUMPED: [&str; 4] = ["webhook", "wordpress", "ghost", "slack"];

@@ -115,8 +115,10 @@ impl Fault {
             let status = self.status().unwrap_or(302);
             return Some(Reply::empty(status).with_header("location", to));
         }
-        // Gemini clothes a status in its own error body.
-        let plain = service != Service::Gemini || self.has("body");
+        // Gemini clothes a status in its own error body, GitHub one of its limits.
+        let own =
+            service == Service::Gemini || self.has("rate-limited") || self.has("secondary-limit");
+        let plain = !own || self.has("body");
         self.status().filter(|_| plain).map(|status| {
             let body = match self.knobs.get("body") {
                 Some(Value::String(text)) => text.clone(),
@@ -279,6 +281,8 @@ const KNOBS: &[&str] = &[
     "function-call", "image", "invalid-json", "lf", "unknown-fields", "unknown-enum", "no-usage",
     "array-body", "stop-each-chunk", "finish-alone", "two-objects", "thought-without-text", "nul",
     "line-separators",
+    // Gemini: batches and interactions.
+    "polls", "not-found", "no-metadata",
     // Destinations.
     "duplicate-suffix", "head-moves", "ruleset", "empty-repository", "rate-limited",
     "secondary-limit", "no-service", "update-collision",

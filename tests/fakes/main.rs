@@ -33,8 +33,8 @@ mod command {
                 .await
                 .map_err(|error| format!("cannot start: {error}"))?;
             println!("{{\"ready\":true,\"port\":{}}}", fakes.port());
-            fakes.serve_for_ever().await;
-            Ok(())
+            // Serves until the process is ended.
+            std::future::pending().await
         })
     }
 

@@ -1,7 +1,7 @@
 //! Stand-ins for Gemini and every destination, in one server whose faults reach down to the socket.
 //!
-//! `main.rs` makes a command of it; a test takes it in with `#[path = "../fakes/mod.rs"] mod fakes;`
-//! and calls [`start`].
+//! `main.rs` makes a command of it; a test takes it in by
+//! `#[path = "../fakes/mod.rs"] mod fakes;` and calls [`start`].
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -18,12 +18,16 @@ mod clock;
 mod control;
 mod fault;
 mod gemini;
+mod ghost;
+mod github;
 mod http;
 mod ledger;
 mod reply;
 mod script;
+mod slack;
 mod state;
 mod webhook;
+mod wordpress;
 
 use std::io;
 use std::path::Path;
@@ -49,11 +53,6 @@ impl Fakes {
     /// The port it listens on, on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
-    }
-
-    /// Serves until the process is ended.
-    pub(crate) async fn serve_for_ever(mut self) {
-        let _ended = (&mut self.task).await;
     }
 }
 
@@ -111,10 +110,8 @@ async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
 fn answer(shared: &Shared, request: &Request, fault: &Fault) -> Reply {
     let mut state = shared.lock();
     let (service, rest) = split_service(&request.path);
-    if service == Service::Control {
-        return control::answer(&mut state, shared, request, rest);
-    }
     let mut reply = match (service, fault.instead_of_service(service)) {
+        (Service::Control, _) => control::answer(&mut state, shared, request, rest),
         (_, Some(reply)) => {
             if service == Service::Gemini {
                 gemini::note_refused(&mut state, request, fault, 0);
@@ -123,7 +120,10 @@ fn answer(shared: &Shared, request: &Request, fault: &Fault) -> Reply {
         }
         (Service::Gemini, None) => gemini::answer(&mut state, request, fault),
         (Service::Webhook, None) => webhook::answer(&mut state, request, rest),
-        (_, None) => Reply::text(404, "no such service"),
+        (Service::Github, None) => github::answer(&mut state, request, rest, fault),
+        (Service::Wordpress, None) => wordpress::answer(&mut state, request, rest, fault),
+        (Service::Ghost, None) => ghost::answer(&mut state, request, rest, fault),
+        (Service::Slack, None) => slack::answer(&mut state, request, rest, fault),
     };
     fault.dress(&mut reply);
     reply

@@ -22,7 +22,7 @@ pub(crate) struct Reply {
     /// Sent with chunks where true, else with a length.
     pub(crate) chunked: bool,
     /// How it is sent.
-    pub(crate) plan: Plan,
+    pub(crate) plan: Box<Plan>,
     /// The ledger entry that is marked as cut where the caller doesn't get all of it.
     pub(crate) ledger_entry: Option<u64>,
     /// Another answer stands in the place of the one that was paid for.
@@ -98,7 +98,7 @@ impl Reply {
             headers: vec![("content-type".to_owned(), content_type.to_owned())],
             pieces: vec![body.into()],
             chunked: false,
-            plan: Plan::default(),
+            plan: Box::default(),
             ledger_entry: None,
             denied: false,
         }

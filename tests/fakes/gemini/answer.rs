@@ -75,6 +75,25 @@ impl Draft {
         Ok(draft)
     }
 
+    /// The text without thoughts, piece by piece.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let parts = self
+            .chunks
+            .iter()
+            .flatten()
+            .filter(|part| part["thought"].is_null());
+        let texts = parts.filter_map(|part| part["text"].as_str());
+        texts
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Why it ended; empty where it doesn't say.
+    pub(crate) fn finish(&self) -> &str {
+        self.finish.as_deref().unwrap_or_default()
+    }
+
     /// Writes the text, or what stands in its place.
     fn say(&mut self, asked: &Asked, fault: &Fault, purchase: u64) {
         let mut said = said_text(asked, fault, purchase);
@@ -259,4 +278,5 @@ const CHUNKS: usize = 4;
 const CHUNK_BYTES_MAX: usize = 16 * 1024;
 const SIGNATURE: &str = "EjQKMgG+Pvb7ZmFrZSBzaWduYXR1cmU=";
 /// One transparent pixel.
-const PNG_BASE64: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+const PNG_BASE64: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk\
+    YPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";

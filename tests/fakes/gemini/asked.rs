@@ -35,6 +35,17 @@ impl Asked {
             .unwrap_or_default();
         let (model, method) = rest.rsplit_once(':').unwrap_or((&rest, ""));
         let body = request.json().map_err(|error| error.to_string());
+        Self::new(request, fault, model, method, body)
+    }
+
+    /// The same for a body that another API's request comes down to.
+    pub(crate) fn new(
+        request: &Request,
+        fault: &Fault,
+        model: &str,
+        method: &str,
+        body: Result<Value, String>,
+    ) -> Self {
         let prompt = body.as_ref().map(prompt_text).unwrap_or_default();
         let token = body
             .as_ref()
@@ -151,28 +162,39 @@ impl Asked {
 }
 
 /// The texts of system instruction and contents; a part without text counts as its JSON.
+///
+/// What the neighbouring APIs call `input`, `messages` or `batch` counts too.
 pub(crate) fn prompt_text(body: &Value) -> String {
     let inner = body.get("generateContentRequest").unwrap_or(body);
-    let system = member(inner, "systemInstruction");
-    let contents = match inner.get("contents") {
-        Some(Value::Array(contents)) => contents.iter().collect(),
-        Some(content) => vec![content],
-        None => Vec::new(),
-    };
-    let mut texts = Vec::new();
-    for content in system.into_iter().chain(contents) {
-        let parts = match content.get("parts") {
-            Some(Value::Array(parts)) => parts.iter().collect(),
-            Some(part) => vec![part],
-            None => Vec::new(),
-        };
-        texts.extend(parts.into_iter().map(|part| {
-            part["text"]
-                .as_str()
-                .map_or_else(|| part.to_string(), str::to_owned)
-        }));
-    }
+    let contents = member(inner, "systemInstruction")
+        .into_iter()
+        .chain(list(&inner["contents"]));
+    let mut texts: Vec<String> = contents
+        .flat_map(|content| list(&content["parts"]))
+        .map(text_or_json)
+        .collect();
+    texts.extend(list(&body["input"]).map(text_or_json));
+    texts.extend(list(&body["messages"]).map(|message| text_or_json(&message["content"])));
+    let batch = body
+        .pointer("/batch/inputConfig/requests/requests")
+        .unwrap_or(&Value::Null);
+    texts.extend(list(batch).map(|item| prompt_text(&item["request"])));
     texts.join("\n")
+}
+
+/// A list's items, or the one thing that stands in a list's place.
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    let (many, one) = match value {
+        Value::Array(items) => (items.as_slice(), None),
+        Value::Null => (&[][..], None),
+        one => (&[][..], Some(one)),
+    };
+    many.iter().chain(one)
+}
+
+fn text_or_json(part: &Value) -> String {
+    let text = part.as_str().or_else(|| part["text"].as_str());
+    text.map_or_else(|| part.to_string(), str::to_owned)
 }
 
 /// A member spelled in camelCase or in `snake_case`.

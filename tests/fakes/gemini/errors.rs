@@ -11,8 +11,8 @@ use super::super::reply::Reply;
 pub(crate) struct Refusal {
     /// The HTTP status.
     pub(crate) code: u16,
-    status: &'static str,
-    message: String,
+    pub(super) status: &'static str,
+    pub(super) message: String,
     details: Vec<Value>,
 }
 

@@ -2,7 +2,10 @@
 
 mod answer;
 mod asked;
+mod batches;
+mod chat;
 mod errors;
+mod interactions;
 mod text;
 mod wire;
 
@@ -25,6 +28,13 @@ pub(crate) fn answer(state: &mut State, request: &Request, fault: &Fault) -> Rep
         return errors::html_not_found(&request.path);
     };
     match (request.method.as_str(), rest.as_str()) {
+        (_, rest) if rest.starts_with("interactions") => {
+            interactions::answer(state, request, rest, fault)
+        }
+        (_, rest) if rest.starts_with("batches") || rest.ends_with(":batchGenerateContent") => {
+            batches::answer(state, request, rest, fault)
+        }
+        ("POST", "openai/chat/completions") => chat::answer(state, request, fault),
         ("GET", "models") => Reply::json(200, &json!({"models": models()})),
         ("GET", rest) if rest.starts_with("models/") => match model(&rest["models/".len()..]) {
             Some(model) => errors::pretty_reply(200, &model),
@@ -48,7 +58,13 @@ pub(crate) fn mistake(problem: &str) -> Reply {
 
 /// Whether the request, if it succeeds, is billed.
 pub(crate) fn is_generation(request: &Request) -> bool {
-    let ends = [":generateContent", ":streamGenerateContent"];
+    let ends = [
+        ":generateContent",
+        ":streamGenerateContent",
+        ":batchGenerateContent",
+        "/interactions",
+        "/openai/chat/completions",
+    ];
     request.method == "POST" && ends.iter().any(|end| request.path.ends_with(end))
 }
 
@@ -70,31 +86,35 @@ pub(crate) fn note_refused(state: &mut State, request: &Request, fault: &Fault, 
 
 fn generate(state: &mut State, request: &Request, fault: &Fault, style: errors::Style) -> Reply {
     let asked = Asked::read(request, fault);
-    let refusal = asked
-        .check()
-        .err()
-        .or_else(|| errors::scripted(fault, &asked.model));
-    if let Some(refusal) = refusal {
-        state.ledger_refused(&asked.entry(refusal.code));
-        return refusal.reply(style);
-    }
-    let purchase = state.purchases(&asked.prompt_sha256) + 1;
-    let draft = match answer::Draft::write(&asked, fault, purchase) {
-        Ok(draft) => draft,
-        Err(refusal) => {
-            state.ledger_refused(&asked.entry(refusal.code));
-            return refusal.reply(style);
+    match buy(state, &asked, fault) {
+        Ok((draft, n)) => {
+            let mut reply = draft.reply(fault, style);
+            reply.ledger_entry = Some(n);
+            reply
         }
-    };
+        Err(refusal) => refusal.reply(style),
+    }
+}
+
+/// Writes an answer and the ledger's entry for it, or the entry of a refusal.
+fn buy(
+    state: &mut State,
+    asked: &Asked,
+    fault: &Fault,
+) -> Result<(answer::Draft, u64), errors::Refusal> {
+    let purchase = state.purchases(&asked.prompt_sha256) + 1;
+    let draft = asked
+        .check()
+        .and_then(|()| errors::scripted(fault, &asked.model).map_or(Ok(()), Err))
+        .and_then(|()| answer::Draft::write(asked, fault, purchase))
+        .inspect_err(|refusal| state.ledger_refused(&asked.entry(refusal.code)))?;
     let mut entry = asked.entry(200);
     entry.prompt_tokens = draft.usage.prompt;
     entry.output_tokens = draft.usage.candidates;
     entry.thought_tokens = draft.usage.thoughts;
     entry.response_id.clone_from(&draft.response_id);
     let n = state.ledger_billed(&entry);
-    let mut reply = draft.reply(fault, style);
-    reply.ledger_entry = Some(n);
-    reply
+    Ok((draft, n))
 }
 
 fn count_tokens(request: &Request, style: errors::Style) -> Reply {
