@@ -79,6 +79,15 @@ impl Fault {
         self.knobs.get(name)?.as_str()
     }
 
+    /// The knob's words, where a number counts as one.
+    pub(crate) fn words(&self, name: &str) -> Option<String> {
+        match self.knobs.get(name)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
     /// The knobs as they were given.
     pub(crate) fn to_json(&self) -> Value {
         Value::Object(self.knobs.clone())
@@ -119,7 +128,8 @@ impl Fault {
         let own =
             service == Service::Gemini || self.has("rate-limited") || self.has("secondary-limit");
         let plain = !own || self.has("body");
-        self.status().filter(|_| plain).map(|status| {
+        let status = self.status().or(self.has("body").then_some(200));
+        status.filter(|_| plain).map(|status| {
             let body = match self.knobs.get("body") {
                 Some(Value::String(text)) => text.clone(),
                 Some(value) => value.to_string(),

@@ -114,7 +114,12 @@ fn answer(shared: &Shared, request: &Request, fault: &Fault) -> Reply {
         (Service::Control, _) => control::answer(&mut state, shared, request, rest),
         (_, Some(reply)) => {
             if service == Service::Gemini {
-                gemini::note_refused(&mut state, request, fault, 0);
+                let status = if reply.plan.cut.is_some() {
+                    0
+                } else {
+                    reply.status
+                };
+                gemini::note_refused(&mut state, request, fault, status);
             }
             reply
         }

@@ -239,9 +239,8 @@ fn said_text(asked: &Asked, fault: &Fault, purchase: u64) -> String {
         .number("size")
         .and_then(|size| usize::try_from(size).ok());
     let said = fault
-        .text("say")
-        .or_else(|| asked.marker("say"))
-        .map(str::to_owned);
+        .words("say")
+        .or_else(|| asked.marker("say").map(str::to_owned));
     let schema = asked
         .config("responseSchema")
         .or_else(|| asked.config("responseJsonSchema"));

@@ -1,4 +1,4 @@
-//! Webhook, WordPress, Ghost, Slack: what they tell, and what they don't.
+//! The destinations but GitHub: what they tell, and what they don't.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -125,7 +125,8 @@ async fn wordpress(fakes: &Fakes, method: &str, path: &str, body: Value) -> Answ
 #[tokio::test]
 async fn wordpress_suffixes_a_taken_slug_in_silence_and_trash_frees_it() {
     let fakes = fakes().await;
-    let body = json!({"title": "Title", "content": "text <!-- key:1 -->", "slug": "title-1", "status": "draft"});
+    let body = json!({"title": "Title", "content": "text <!-- key:1 -->", "slug": "title-1",
+        "status": "draft"});
     let first = wordpress(&fakes, "POST", "", body.clone()).await;
     assert_eq!(
         (first.status, &first.json()["slug"]),
@@ -169,6 +170,26 @@ async fn wordpress_lets_someone_else_take_the_slug_between_look_and_write() {
     );
     let posts = control(&fakes, "GET", "/wordpress", Value::Null).await;
     assert_eq!(posts["posts"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn a_slug_may_be_taken_by_a_twin_that_carries_our_content() {
+    let fakes = fakes().await;
+    script(&fakes, "wordpress", json!({"duplicate-suffix": "same"})).await;
+    let body = json!({"title": "Title", "content": "key:1", "slug": "title", "status": "draft"});
+    wordpress(&fakes, "POST", "", body).await;
+    let found = wordpress(&fakes, "GET", "?search=key:1&status=any", Value::Null)
+        .await
+        .json();
+    assert_eq!(found.as_array().map(Vec::len), Some(2));
+    script(&fakes, "ghost", json!("duplicate-suffix")).await;
+    let post = json!({"posts": [{"title": "Title"}]});
+    let ours = ghost(&fakes, "POST", "", post, 300).await.json()["posts"][0].clone();
+    assert_eq!(ours["slug"], "title-2");
+    script(&fakes, "ghost", json!("update-collision")).await;
+    let change = json!({"posts": [{"updated_at": ours["updated_at"]}]});
+    let path = format!("{}/", ours["id"].as_str().unwrap());
+    assert_eq!(ghost(&fakes, "PUT", &path, change, 300).await.status, 409);
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn the_empty_tree_and_a_known_commit_have_gits_names() {
         .json();
     let other = github(&fakes, "POST", "git/commits", commit).await.json();
     assert_eq!(one["sha"], other["sha"]);
-    // printf 'tree …\nauthor A <a@example.com> 1796025600 +0000\ncommitter …\n\nm' by hash-object.
+    // `git hash-object -t commit` gives the same words this name.
     assert_eq!(one["sha"], COMMIT);
 }
 

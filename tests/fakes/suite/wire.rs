@@ -142,6 +142,37 @@ async fn a_gate_holds_a_billed_answer_until_it_is_opened() {
 }
 
 #[tokio::test]
+async fn a_gate_in_the_middle_lets_the_first_piece_through() {
+    let fakes = fakes().await;
+    script(&fakes, "gemini", json!({"gate-mid": "half"})).await;
+    let body = json!({"contents": [{"parts": [{"text": "hi"}]}]}).to_string();
+    let path = "/v1/models/gemini-3.8-flash:streamGenerateContent?alt=sse&key=k";
+    let patience = Duration::from_millis(200);
+    let held = send_within(&fakes, "POST", path, &[], body.as_bytes(), patience).await;
+    assert_eq!((events(&held).len(), held.end), (1, End::Silent));
+    script(&fakes, "gemini", json!({"gate-mid": "half"})).await;
+    control(&fakes, "POST", "/release/half", Value::Null).await;
+    let freed = send(&fakes, "POST", path, &[], body.as_bytes()).await;
+    assert!(freed.whole && events(&freed).len() > 3);
+}
+
+#[tokio::test]
+async fn a_late_effect_comes_after_the_caller_has_left() {
+    let fakes = fakes().await;
+    script(&fakes, "webhook", json!({"late-commit": 150})).await;
+    let patience = Duration::from_millis(20);
+    let answer = send_within(&fakes, "POST", "/webhook/blog", &[], b"{}", patience).await;
+    assert_eq!(answer.end, End::Silent);
+    let count =
+        async || control(&fakes, "GET", "/webhook/blog", Value::Null).await["count"].clone();
+    assert_eq!(count().await, 0);
+    let begun = Instant::now();
+    while count().await == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(4));
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_is_a_cut_in_the_ledger() {
     let fakes = fakes().await;
     let body = json!({"contents": [{"parts": [{"text": "[[fault:delay:5000]]"}]}]}).to_string();
@@ -200,6 +231,7 @@ async fn a_redirect_a_page_and_a_status_keep_the_request_from_the_service() {
         (json!("html-200"), 200),
         (json!("html-524"), 524),
         (json!({"status": 410, "body": "channel_is_archived"}), 410),
+        (json!({"body": "not what you hoped for"}), 200),
         (json!(503), 503),
     ] {
         script(&fakes, "slack", fault).await;
