@@ -249,6 +249,8 @@ async fn write(stream: &mut TcpStream, bytes: &[u8], plan: &Plan) -> io::Result<
     for step in bytes.chunks(step_bytes) {
         stream.write_all(step).await?;
         if plan.step_bytes.is_some() {
+            // Lets the reader run, so that it meets single bytes.
+            tokio::task::yield_now().await;
             pause(stream, plan.step_pace).await?;
         }
     }

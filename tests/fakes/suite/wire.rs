@@ -74,7 +74,7 @@ async fn a_reset_at_the_end_lets_all_of_the_body_through_without_saying_so() {
 #[tokio::test]
 async fn a_hang_is_silence_before_any_byte_or_in_the_middle() {
     let fakes = fakes().await;
-    let patience = Duration::from_millis(200);
+    let patience = Duration::from_millis(600);
     for (fault, status) in [(json!("hang"), 0), (json!({"hang-mid": 1}), 200)] {
         script(&fakes, "slack", fault).await;
         let body = br#"{"text":"hello"}"#;
@@ -147,7 +147,7 @@ async fn a_gate_in_the_middle_lets_the_first_piece_through() {
     script(&fakes, "gemini", json!({"gate-mid": "half"})).await;
     let body = json!({"contents": [{"parts": [{"text": "hi"}]}]}).to_string();
     let path = "/v1/models/gemini-3.8-flash:streamGenerateContent?alt=sse&key=k";
-    let patience = Duration::from_millis(200);
+    let patience = Duration::from_millis(600);
     let held = send_within(&fakes, "POST", path, &[], body.as_bytes(), patience).await;
     assert_eq!((events(&held).len(), held.end), (1, End::Silent));
     script(&fakes, "gemini", json!({"gate-mid": "half"})).await;
@@ -159,7 +159,7 @@ async fn a_gate_in_the_middle_lets_the_first_piece_through() {
 #[tokio::test]
 async fn a_late_effect_comes_after_the_caller_has_left() {
     let fakes = fakes().await;
-    script(&fakes, "webhook", json!({"late-commit": 150})).await;
+    script(&fakes, "webhook", json!({"late-commit": 700})).await;
     let patience = Duration::from_millis(20);
     let answer = send_within(&fakes, "POST", "/webhook/blog", &[], b"{}", patience).await;
     assert_eq!(answer.end, End::Silent);
