@@ -224,7 +224,7 @@ Secrets are named, never written here: `secrets = ["HOOK_SECRET"]`.
 accounts = ["default"]   # whose pipeline it is; only `default` where absent
 model = "gemini-3.8-flash"
 publish = [{ publisher = "archive", target = "{site}/{date}/{id}.md" }]
-template = "markdown"    # text (default) | json | markdown
+template = "markdown"    # text (default) | json | markdown | { body, content_type }
 near_duplicates = "hold" # or allow (default)
 
 [vars.PIPELINES."demo/articles".gate]

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::faults::{Faults, Members, member};
 use super::gate::OutputGate;
+use super::target::Target;
 use super::{Publishers, values};
-use crate::publish::target::check_pattern;
 use crate::publish::template::Template;
 
 /// Settings of one pipeline.
@@ -31,7 +31,7 @@ pub struct Destination {
     /// The publisher's name.
     pub publisher: String,
     /// Where in it; its placeholders are filled in at the claim.
-    pub target: String,
+    pub target: Target,
 }
 
 /// What happens to a second generation for one publisher and target within a day.
@@ -162,7 +162,7 @@ fn destination(path: &str, item: &Value, faults: &mut Faults) -> Option<Destinat
     let target = members.text("target", faults);
     Some(Destination {
         publisher: faults.keep(&members.path("publisher"), values::name(publisher?))?,
-        target: faults.keep(&members.path("target"), destination_target(target?))?,
+        target: faults.keep(&members.path("target"), Target::parse(target?))?,
     })
 }
 
@@ -176,11 +176,4 @@ fn may(it: &Destination, accounts: &[String], publishers: &Publishers) -> Result
         }
         Some(_) => Ok(()),
     }
-}
-
-/// A target whose placeholders and path are sound.
-pub(crate) fn destination_target(text: &str) -> Result<String, String> {
-    check_pattern(text)
-        .map(|()| text.to_owned())
-        .map_err(str::to_owned)
 }

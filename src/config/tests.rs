@@ -114,9 +114,9 @@ fn every_fault_is_named_at_once() {
     PIPELINES."a/b".publish[0].target may use {account} {site} {pipeline} {date} {id} {topic} and no other braces
     PIPELINES."a/b".publish[1].publisher names a publisher that PUBLISHERS does not have
     PIPELINES."a/b".publish[2].publisher must be 1 to 64 of `a-z 0-9 . _ -`, starting with a letter or digit
-    PIPELINES."a/b".publish[3].target must be a relative path without empty, `.` or `..` parts, `\`, control characters or outer white space
+    PIPELINES."a/b".publish[3].target must be a relative path without empty, `.` or `..` parts, `\`, invisible characters or outer white space
     PIPELINES."a/b".publish[4].publisher names a publisher that is not open to each of the accounts
-    PIPELINES."a/b".template must be text, json or markdown
+    PIPELINES."a/b".template must be text, json or markdown, or a table with body and content_type
     PIPELINES."a/b".gate.min_chars must be a whole number that is not negative
     PIPELINES."a/b".near_duplicates must be `allow` or `hold`
     GEMINI_BASE_URL must be https, unless its host is the loopback interface
@@ -167,7 +167,7 @@ fn a_pipeline_is_read_in_full_and_only_for_its_accounts() {
     assert_eq!(faults, Vec::<String>::new());
     let pipeline = config.pipeline("acme", "demo", "articles").unwrap();
     assert_eq!(pipeline.model.as_deref(), Some("gemini-4-argon"));
-    assert_eq!(pipeline.publish[0].target, "{date}/{id}.md");
+    assert_eq!(pipeline.publish[0].target.as_str(), "{date}/{id}.md");
     assert_eq!(pipeline.near_duplicates, NearDuplicates::Hold);
     assert_eq!(pipeline.gate.as_ref().unwrap().chars_min, Some(10));
     assert_eq!(config.pipeline("default", "demo", "articles"), None);
