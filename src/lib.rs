@@ -5,9 +5,19 @@
     allow(clippy::arithmetic_side_effects, clippy::panic, reason = "tests may")
 )]
 
+pub mod app;
+pub mod config;
+pub mod cron;
+pub mod error;
+pub mod gemini;
+pub mod guard;
 pub mod http;
+pub mod idempotency;
+pub mod key;
 pub mod limits;
 pub mod outbox;
 pub mod ports;
 pub mod publish;
+pub mod stats;
+pub mod store;
 pub mod time;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z, without leap seconds.
 ///
 /// ```
@@ -9,11 +11,17 @@ use std::fmt;
 /// let slot = Timestamp::parse_rfc3339("2026-11-30T09:00:00+09:00").unwrap();
 /// assert_eq!(slot.to_rfc3339(), "2026-11-30T00:00:00.000Z");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Timestamp(i64);
 
 /// A span of time in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Span(i64);
 
 impl Span {

@@ -1,4 +1,8 @@
-//! The outbox: what has been paid for and is still owed to a destination.
+//! The outbox: what has been paid for is owed to its destinations until they have it.
 
+pub mod attempt;
 pub mod backoff;
+pub mod budget;
+pub mod decide;
+pub mod drain;
 pub mod retry_after;

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The main job on this machine, with nothing but this folder: sets everything up, starts the Worker
+# and a fake Gemini, submits a real long request, shows answer, replay, drain and published file,
+# and leaves the Worker running until Ctrl-C.
+#   --once   ends after the tour (for CI)
+# With a real GEMINI_API_KEY in .dev.vars it asks Gemini itself, which costs about 0.03 USD; its
+# outputs are then kept from one run to the next, and so is what was paid for.
+set -euo pipefail
+source "$(dirname "$0")/env.sh"
+cd "$ONCEPRESS_ROOT"
+
+once=no
+[ "${1:-}" = --once ] && once=yes
+port=${PORT:-8787}
+say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
+
+bash scripts/setup.sh
+say "Building the Worker (a minute the first time)"
+bash scripts/build.sh
+
+if [ ! -f .dev.vars ]; then
+  printf 'GEMINI_API_KEY=fake\nADMIN_TOKEN=%s\n' "$(node -p 'crypto.randomBytes(24).toString("hex")')" > .dev.vars
+  chmod 600 .dev.vars
+  say "Made .dev.vars with a random ADMIN_TOKEN"
+fi
+secret() { sed -n "s/^$1=//p" .dev.vars | tail -1 | tr -d "\"'"; }
+ADMIN_TOKEN=$(secret ADMIN_TOKEN)
+gemini_key=$(secret GEMINI_API_KEY)
+
+pids=()
+cleanup() {
+  trap - EXIT INT TERM
+  for pid in "${pids[@]}"; do kill "$pid" 2> /dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" 2> /dev/null || true; done
+}
+trap cleanup EXIT
+trap 'exit 0' INT TERM
+
+state=.state/demo
+vars=()
+if [ -z "$gemini_key" ] || [ "$gemini_key" = fake ]; then
+  say "Starting a fake Gemini (put a real GEMINI_API_KEY into .dev.vars to use the real one)"
+  rm -rf "$state"
+  cargo build --quiet --locked --example fakes
+  mkdir -p "$state"
+  target/debug/examples/fakes --port 0 > "$state/fakes.log" 2>&1 &
+  pids+=($!)
+  for _ in $(seq 100); do grep -q '"ready"' "$state/fakes.log" && break || sleep 0.1; done
+  FAKES_URL=http://127.0.0.1:$(node -p 'JSON.parse(require("fs").readFileSync(process.argv[1], "utf8").split("\n")[0]).port' "$state/fakes.log")
+  export FAKES_URL
+  vars+=(--var "GEMINI_BASE_URL:$FAKES_URL")
+else
+  state=.state/demo-paid
+fi
+mkdir -p "$state"
+
+say "Applying the migrations to the local D1"
+CI=true wrangler d1 migrations apply DB --local --persist-to "$state" > "$state/migrations.log" 2>&1 ||
+  { cat "$state/migrations.log"; exit 1; }
+
+say "Starting the Worker at http://localhost:$port"
+wrangler dev --local --port "$port" --inspector-port 0 --persist-to "$state" "${vars[@]}" \
+  > "$state/worker.log" 2>&1 < /dev/null &
+pids+=($!)
+
+export ADMIN_TOKEN STATE_DIR=$state WORKER_URL=http://localhost:$port
+node scripts/lib/tour.mjs || { printf '\nThe Worker said:\n'; tail -40 "$state/worker.log"; exit 1; }
+
+[ "$once" = yes ] && exit 0
+printf '\nThe Worker keeps running (its log: %s/worker.log). Ctrl-C ends it.\n' "$state"
+wait "${pids[@]}"

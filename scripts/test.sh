@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# All tests, from a clean clone if need be: native, doctests, the core on wasm32, and end to end on
+# real workerd. Every stage runs even if one before it failed; the last line sums up.
+set -uo pipefail
+source "$(dirname "$0")/env.sh"
+cd "$ONCEPRESS_ROOT"
+bash scripts/setup.sh || exit 1
+
+logs=.state/test-logs
+mkdir -p "$logs"
+passed=0 failed=0 broken=()
+
+# sum LOG PATTERN: adds up the numbers in what the pattern finds.
+sum() {
+  sed 's/\x1b\[[0-9;]*m//g' "$1" | grep -oE "$2" | awk '{ gsub(/[^0-9]/, ""); n += $0 } END { print n + 0 }'
+}
+
+# stage NAME COMMAND…: runs it, and reads the runner's own figures from what it printed.
+stage() {
+  local name=$1 log="$logs/$1.log" begun=$SECONDS ok fail
+  shift
+  printf '\n\033[1m==> %s\033[0m\n' "$name"
+  if ! "$@" 2>&1 | tee "$log"; then broken+=("$name"); fi
+  # cargo: "test result: ok. 3 passed; 0 failed"   nextest: "5 tests run: 5 passed, 0 skipped"
+  # node:  "ℹ pass 7" and "ℹ fail 0"
+  ok=$(sum "$log" '[0-9]+ passed|^ℹ pass [0-9]+') fail=$(sum "$log" '[0-9]+ failed|^ℹ fail [0-9]+')
+  passed=$((passed + ok)) failed=$((failed + fail))
+  printf '%s: %s passed, %s failed, %s s\n' "$name" "$ok" "$fail" "$((SECONDS - begun))"
+}
+
+native() {
+  if cargo nextest --version > /dev/null 2>&1; then
+    cargo nextest run --locked --all-targets --no-fail-fast
+  else
+    cargo test --locked --all-targets --no-fail-fast
+  fi
+}
+
+wasm32() {
+  CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER=wasm-bindgen-test-runner \
+    cargo test --locked --target wasm32-unknown-unknown --test wasm
+}
+
+stage native native
+stage doctests cargo test --locked --doc
+stage wasm32 wasm32
+stage e2e bash scripts/e2e.sh
+
+echo
+if [ ${#broken[@]} -gt 0 ]; then
+  printf 'FAILED in: %s\n' "${broken[*]}"
+  printf '%s passed, %s failed\n' "$passed" "$failed"
+  exit 1
+fi
+printf '%s passed, %s failed\n' "$passed" "$failed"

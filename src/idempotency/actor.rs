@@ -1,0 +1,339 @@
+//! A generation's own actor: a Durable Object works through it, and the simulator does natively.
+//!
+//! Starting stores the job and sets an alarm for now; the alarm runs the generation, so neither a
+//! client that leaves nor the end of a request cuts it. Whoever asks joins and waits. The platform
+//! runs an alarm again whose isolate died: a job that was marked as sent then is not sent again,
+//! but settled by evidence or by policy.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use serde::{Deserialize, Serialize};
+
+use crate::app::{App, RunnerError};
+use crate::idempotency::gateway::mark_result;
+use crate::idempotency::output::Tap;
+use crate::idempotency::record::{Job, Settlement};
+use crate::idempotency::recovery::{recover, settlement_of};
+use crate::idempotency::runner::execute;
+use crate::idempotency::state::State;
+use crate::ports::{ByteSource, HttpError, Task};
+use crate::store::settle;
+use crate::time::Span;
+
+/// The actor's own durable storage: one record, and one alarm.
+pub trait ActorStorage {
+    /// The record.
+    fn read(&self) -> Task<'_, Result<Option<String>, String>>;
+    /// Stores the record; it is durable before anything that follows leaves the actor.
+    fn write(&self, record: String) -> Task<'_, Result<(), String>>;
+    /// Deletes everything.
+    fn clear(&self) -> Task<'_, Result<(), String>>;
+    /// Has [`Actor::alarm`] called as soon as may be, and again if that dies.
+    fn wake(&self) -> Task<'_, Result<(), String>>;
+}
+
+/// What is durable of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    job: Job,
+    /// Gemini may have been called.
+    sent: bool,
+    /// The run ended and no store took its end.
+    lost: bool,
+}
+
+/// One generation's actor.
+pub struct Actor {
+    storage: Rc<dyn ActorStorage>,
+    memory: Rc<RefCell<Memory>>,
+}
+
+impl std::fmt::Debug for Actor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Actor")
+    }
+}
+
+#[derive(Default)]
+struct Memory {
+    /// The job that this incarnation was started with, and its body.
+    body: Option<(String, String)>,
+    running: Option<String>,
+    ended: Option<(String, Settlement)>,
+    streamed: String,
+    wakers: Vec<Waker>,
+}
+
+impl Memory {
+    fn wake_all(&mut self) {
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+    }
+}
+
+impl Actor {
+    /// An actor on its storage.
+    pub fn new(storage: Rc<dyn ActorStorage>) -> Self {
+        Self { storage, memory: Rc::default() }
+    }
+
+    /// Starts a job, or joins it where it was started before, and waits for its end.
+    pub async fn start(
+        &self,
+        app: &App,
+        job: Job,
+        body: String,
+        wait: Span,
+    ) -> Result<Option<Settlement>, RunnerError> {
+        self.begin(job, body).await?;
+        Ok(self.wait(app, wait).await)
+    }
+
+    /// Stores the job and has the alarm run it; a second start of the same job changes nothing.
+    pub async fn begin(&self, job: Job, body: String) -> Result<(), RunnerError> {
+        if self.ended().is_some_and(|(token, _)| token == job.token) {
+            return Ok(());
+        }
+        let record = self.record().await?;
+        let running = self.memory.borrow().running.clone();
+        if running.is_some_and(|token| token != job.token) {
+            return Err(RunnerError::Unreachable("another run is under way".to_owned()));
+        }
+        {
+            let mut memory = self.memory.borrow_mut();
+            memory.ended = None;
+            memory.body = Some((job.token.clone(), body));
+        }
+        if record.is_some_and(|record| record.job.token == job.token) {
+            return Ok(());
+        }
+        let record = Record { job, sent: false, lost: false };
+        self.save(&record).await?;
+        self.storage.wake().await.map_err(RunnerError::Unreachable)
+    }
+
+    /// Joins a run that was started before.
+    pub async fn attach(&self, app: &App, wait: Span) -> Result<Option<Settlement>, RunnerError> {
+        self.known().await?;
+        Ok(self.wait(app, wait).await)
+    }
+
+    /// Follows the answer from its first byte, live.
+    pub async fn follow(&self) -> Result<Follower, RunnerError> {
+        self.known().await?;
+        Ok(Follower { memory: Rc::clone(&self.memory), given: 0 })
+    }
+
+    async fn known(&self) -> Result<(), RunnerError> {
+        if self.ended().is_some() || self.memory.borrow().running.is_some() {
+            return Ok(());
+        }
+        match self.record().await? {
+            None => Err(RunnerError::NotHere),
+            Some(record) if record.lost => {
+                let unknown =
+                    Settlement::Unknown { detail: "no store took the end of the run".to_owned() };
+                self.end(&record.job.token, unknown);
+                Ok(())
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Runs the stored job to its end.
+    pub async fn alarm(&self, app: &App) -> Result<(), RunnerError> {
+        let Some(record) = self.record().await? else { return Ok(()) };
+        if record.lost || self.memory.borrow().running.is_some() {
+            return Ok(());
+        }
+        self.memory.borrow_mut().running = Some(record.job.token.clone());
+        let settlement = self.work(app, record.clone()).await;
+        self.memory.borrow_mut().running = None;
+        let settlement = settlement?;
+        let lost = matches!(settlement, Settlement::Unknown { .. })
+            && still_running(app, &record.job).await;
+        let kept = if lost {
+            self.save(&Record { sent: true, lost: true, ..record.clone() }).await
+        } else {
+            self.storage.clear().await.map_err(RunnerError::Unreachable)
+        };
+        self.end(&record.job.token, settlement.clone());
+        if let Settlement::Generated { stored } = &settlement {
+            mark_result(app, stored).await;
+            if !stored.destinations.is_empty() {
+                crate::outbox::drain::drain_generation(app, &stored.generation_id).await;
+            }
+        }
+        app.flush_now().await;
+        kept
+    }
+
+    async fn work(&self, app: &App, record: Record) -> Result<Settlement, RunnerError> {
+        if record.sent {
+            return Ok(recover(app, &record.job).await);
+        }
+        let job = record.job.clone();
+        let body = match self.body(&job.token) {
+            Some(body) => body,
+            None => match load_body(app, &job).await? {
+                Loaded::Body(body) => body,
+                Loaded::Settled(settlement) => return Ok(settlement),
+            },
+        };
+        self.save(&Record { sent: true, ..record }).await?;
+        let tap = ActorTap { memory: Rc::clone(&self.memory) };
+        Ok(execute(app, &job, body, &tap).await)
+    }
+
+    fn body(&self, token: &str) -> Option<String> {
+        let mut memory = self.memory.borrow_mut();
+        memory.streamed.clear();
+        memory.body.take().filter(|(owner, _)| owner == token).map(|(_, body)| body)
+    }
+
+    fn ended(&self) -> Option<(String, Settlement)> {
+        self.memory.borrow().ended.clone()
+    }
+
+    fn end(&self, token: &str, settlement: Settlement) {
+        let mut memory = self.memory.borrow_mut();
+        memory.ended = Some((token.to_owned(), settlement));
+        memory.wake_all();
+    }
+
+    async fn wait(&self, app: &App, wait: Span) -> Option<Settlement> {
+        let ended = std::future::poll_fn(|context| {
+            let mut memory = self.memory.borrow_mut();
+            if let Some((_, settlement)) = &memory.ended {
+                return Poll::Ready(settlement.clone());
+            }
+            memory.wakers.push(context.waker().clone());
+            Poll::Pending
+        });
+        if wait <= Span::default() {
+            return self.ended().map(|(_, settlement)| settlement);
+        }
+        let sleep = app.clock.sleep(wait);
+        match futures_util::future::select(std::pin::pin!(ended), sleep).await {
+            futures_util::future::Either::Left((settlement, _)) => Some(settlement),
+            futures_util::future::Either::Right(((), _)) => None,
+        }
+    }
+
+    async fn record(&self) -> Result<Option<Record>, RunnerError> {
+        let Some(text) = self.storage.read().await.map_err(RunnerError::Unreachable)? else {
+            return Ok(None);
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| RunnerError::Unreachable(format!("the record is damaged: {error}")))
+    }
+
+    async fn save(&self, record: &Record) -> Result<(), RunnerError> {
+        let text = serde_json::to_string(record)
+            .map_err(|error| RunnerError::Unreachable(error.to_string()))?;
+        self.storage.write(text).await.map_err(RunnerError::Unreachable)
+    }
+}
+
+/// Whether the database still says that this job runs: its end was not recorded anywhere.
+async fn still_running(app: &App, job: &Job) -> bool {
+    let Ok(results) = app.run(settle::load(&job.generation_id)).await else { return true };
+    match settle::read_load(&results, 0) {
+        Ok(Some((generation, _))) => {
+            generation.state == State::Running && generation.token == job.token
+        }
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+enum Loaded {
+    Body(String),
+    Settled(Settlement),
+}
+
+/// The request's body, from the database, where this job still holds the generation.
+async fn load_body(app: &App, job: &Job) -> Result<Loaded, RunnerError> {
+    let unreachable = |error: crate::ports::DbError| RunnerError::Unreachable(error.to_string());
+    let results = app.run(settle::load(&job.generation_id)).await.map_err(unreachable)?;
+    match settle::read_load(&results, 0).map_err(unreachable)? {
+        Some((generation, body))
+            if generation.state == State::Running && generation.token == job.token =>
+        {
+            Ok(Loaded::Body(body))
+        }
+        Some((generation, _)) => {
+            settlement_of(app, &generation).await.map(Loaded::Settled).map_err(unreachable)
+        }
+        None => Ok(Loaded::Settled(Settlement::Unknown {
+            detail: "the generation is not in the database".to_owned(),
+        })),
+    }
+}
+
+struct ActorTap {
+    memory: Rc<RefCell<Memory>>,
+}
+
+impl Tap for ActorTap {
+    fn push(&self, piece: &str) {
+        let mut memory = self.memory.borrow_mut();
+        memory.streamed.push_str(piece);
+        memory.wake_all();
+    }
+}
+
+/// Follows a running answer: what has come so far at once, the rest as it comes, the end only when
+/// it is committed.
+pub struct Follower {
+    memory: Rc<RefCell<Memory>>,
+    given: usize,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("given", &self.given).finish_non_exhaustive()
+    }
+}
+
+impl Follower {
+    /// How the run ended, once it has.
+    pub fn settlement(&self) -> Option<Settlement> {
+        self.memory.borrow().ended.as_ref().map(|(_, settlement)| settlement.clone())
+    }
+
+    fn piece(&mut self, text: &str) -> Option<Vec<u8>> {
+        let rest = text.get(self.given..).filter(|rest| !rest.is_empty())?;
+        self.given = text.len();
+        Some(rest.as_bytes().to_vec())
+    }
+}
+
+impl ByteSource for Follower {
+    fn next(&mut self) -> Task<'_, Result<Option<Vec<u8>>, HttpError>> {
+        Box::pin(std::future::poll_fn(move |context| {
+            let memory = Rc::clone(&self.memory);
+            let mut memory = memory.borrow_mut();
+            match &memory.ended {
+                Some((
+                    _,
+                    Settlement::Generated { stored } | Settlement::Held { stored, .. },
+                )) => return Poll::Ready(Ok(self.piece(&stored.body))),
+                Some((_, other)) => {
+                    let cut = HttpError::Lost(format!("{other:?}"));
+                    return Poll::Ready(if self.given == 0 { Err(cut) } else { Ok(None) });
+                }
+                None => {}
+            }
+            if let Some(piece) = self.piece(&memory.streamed) {
+                return Poll::Ready(Ok(Some(piece)));
+            }
+            memory.wakers.push(context.waker().clone());
+            Poll::Pending
+        }))
+    }
+}

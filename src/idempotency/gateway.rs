@@ -1,0 +1,682 @@
+//! The path of a request from its keys to its answer.
+//!
+//! Isolate cache, then KV, then the arbiter in the database, then the runner. The caches only ever
+//! answer with results, which never change; whether a request is *fresh* is decided by the arbiter
+//! alone, and where it can't be asked the request is refused, never guessed fresh.
+
+use serde_json::json;
+
+use crate::app::{App, RunnerError, delivery_id};
+use crate::config::{self, KvFailurePolicy};
+use crate::publish::target::{Placeholders, expand};
+use crate::error::{Code, Problem};
+use crate::idempotency::mark::{Mark, answers};
+use crate::idempotency::output::NoTap;
+use crate::idempotency::record::{Generation, Job, Settlement, Stored, Surface};
+use crate::idempotency::recovery::{settlement_of, stored};
+use crate::idempotency::runner::execute;
+use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
+use crate::key::identity::Identity;
+use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
+use crate::ports::DbError;
+use crate::store::accounts::Access;
+use crate::store::claims::{self, Claim, Claimed, Destination};
+use crate::store::settle;
+use crate::time::{Span, Timestamp};
+
+/// A request whose keys are known: nothing of it has been stored yet.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Who asks.
+    pub access: Access,
+    /// How the request came in.
+    pub surface: Surface,
+    /// Its site.
+    pub site: String,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// What it is about, for people.
+    pub topic: Option<String>,
+    /// The model that was asked for.
+    pub model: String,
+    /// Whether JSON was asked for.
+    pub json_mode: bool,
+    /// Whether it continues an earlier answer.
+    pub continues: bool,
+    /// The caller's own key.
+    pub operation: Option<String>,
+    /// Fingerprint, digest and leaves.
+    pub identity: Identity,
+    /// Where its window starts.
+    pub anchor: Timestamp,
+    /// Whether the caller gave that.
+    pub anchor_given: bool,
+    /// How long its window is.
+    pub window: Span,
+    /// Where the output goes.
+    pub destinations: Vec<config::Destination>,
+    /// Whether the request itself named them.
+    pub destinations_named: bool,
+    /// The path at Gemini.
+    pub upstream: String,
+    /// The body for Gemini.
+    pub body: String,
+    /// Upper estimate of its cost, in credits.
+    pub credits: i64,
+    /// This request's id.
+    pub request_id: String,
+    /// How long the caller waits.
+    pub wait: Span,
+    /// Whether the caller wants the work done in the queue.
+    pub background: bool,
+}
+
+/// How a request is answered, where it is not refused.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Made now.
+    Made(Box<Stored>),
+    /// Answered from the stored result.
+    Replayed(Box<Stored>),
+    /// Paid for and stored, but held; drop-in callers get it all the same.
+    Held {
+        /// Why.
+        reason: String,
+        /// The stored answer.
+        stored: Box<Stored>,
+        /// Whether it was made now.
+        made: bool,
+    },
+    /// It goes on, or waits in the queue.
+    Accepted {
+        /// The generation's id.
+        generation_id: String,
+    },
+}
+
+/// The keys of a request in the stores.
+#[derive(Clone, Debug)]
+struct Keys {
+    shown: String,
+    claim: String,
+    mark: String,
+    fingerprint: String,
+}
+
+impl Keys {
+    fn of(asked: &Asked) -> Self {
+        let account = &asked.access.account;
+        let fingerprint = asked.identity.fingerprint.to_string();
+        match &asked.operation {
+            Some(key) => Self {
+                shown: key.clone(),
+                claim: format!("o:{account}:{key}"),
+                mark: format!("op:{account}:{key}"),
+                fingerprint,
+            },
+            None => Self {
+                shown: asked.identity.derived_key.clone(),
+                claim: format!(
+                    "d:{account}:{}:{}:{}",
+                    asked.site, asked.pipeline, asked.identity.digest
+                ),
+                mark: asked.identity.derived_key.clone(),
+                fingerprint,
+            },
+        }
+    }
+}
+
+/// Answers a request: by replay, by joining a running generation, or by making it.
+pub async fn ask(app: &App, asked: Asked) -> Result<Reply, Problem> {
+    let keys = Keys::of(&asked);
+    match cached(app, &asked, &keys).await {
+        Cached::Result(stored) => {
+            app.count_replay(&stored);
+            return Ok(Reply::Replayed(stored));
+        }
+        Cached::Unreadable if app.config().kv_failure_policy == KvFailurePolicy::Deny => {
+            return Err(Problem::new(
+                Code::DedupUnavailable,
+                "Nothing can tell whether this request was made before; try again with the same \
+                 key.",
+            ));
+        }
+        Cached::Nothing | Cached::Unreadable => {}
+    }
+    arbitrate(app, asked, &keys).await
+}
+
+/// What the caches know.
+enum Cached {
+    Result(Box<Stored>),
+    Nothing,
+    Unreadable,
+}
+
+async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
+    let now = app.now();
+    let local = app.isolate.get(&keys.mark, now).and_then(|text| Mark::parse(&text));
+    if let Some(Mark::Result(stored)) = &local
+        && usable(stored, asked, keys)
+    {
+        return Cached::Result(stored.clone());
+    }
+    app.count("kv_read");
+    let text = match app.kv.get(&keys.mark).await {
+        Ok(text) => text,
+        Err(error) => {
+            app.count("kv_read_error");
+            app.log("kv_read_failed", json!({"requestId": asked.request_id,
+                "error": error.to_string()}));
+            // What the isolate knows to have been asked before is no guess for the arbiter.
+            return if local.is_some() { Cached::Nothing } else { Cached::Unreadable };
+        }
+    };
+    match text.as_deref().and_then(Mark::parse) {
+        Some(Mark::Result(stored)) if usable(&stored, asked, keys) => {
+            remember(app, &keys.mark, &stored);
+            Cached::Result(stored)
+        }
+        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys) => {
+            fetch_pointed(app, stored, &object).await
+        }
+        _ => Cached::Nothing,
+    }
+}
+
+async fn fetch_pointed(app: &App, mut stored: Box<Stored>, object: &str) -> Cached {
+    let Some(objects) = &app.objects else { return Cached::Nothing };
+    let Ok(Some(found)) = objects.get(object).await else { return Cached::Nothing };
+    let Ok(body) = String::from_utf8(found.bytes) else { return Cached::Nothing };
+    stored.body = body;
+    Cached::Result(stored)
+}
+
+/// Whether a cached result answers this request as it is.
+fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
+    let operation = asked.operation.is_some();
+    let anchor = if operation { stored.anchor_at.max(asked.anchor) } else { asked.anchor };
+    answers(stored, &keys.claim, &keys.fingerprint, operation, anchor)
+        && missing(asked, &stored.destinations, &stored.generation_id, stored.created_at, stored.topic.as_deref())
+            .is_empty()
+}
+
+/// The destinations that a duplicate names and the generation does not have yet. Only what a
+/// request itself names is added; a pipeline's own destinations were frozen at the claim.
+fn missing(
+    asked: &Asked,
+    have: &[String],
+    generation_id: &str,
+    created_at: Timestamp,
+    topic: Option<&str>,
+) -> Vec<Destination> {
+    if !asked.destinations_named {
+        return Vec::new();
+    }
+    resolve(asked, generation_id, created_at, topic)
+        .into_iter()
+        .filter(|d| !have.contains(&format!("{}={}", d.publisher, d.target)))
+        .collect()
+}
+
+fn resolve(
+    asked: &Asked,
+    generation_id: &str,
+    created_at: Timestamp,
+    topic: Option<&str>,
+) -> Vec<Destination> {
+    let values = Placeholders {
+        account: &asked.access.account,
+        site: &asked.site,
+        pipeline: &asked.pipeline,
+        generation_id,
+        topic,
+        at: created_at,
+    };
+    let mut resolved: Vec<Destination> = Vec::new();
+    for destination in &asked.destinations {
+        // What can't be filled in was refused when the request was read.
+        let pattern = &destination.target;
+        let target = expand(pattern, &values).unwrap_or_else(|_| pattern.clone());
+        let id = delivery_id(generation_id, &destination.publisher, &target);
+        if resolved.iter().all(|known| known.delivery_id != id) {
+            let publisher = destination.publisher.clone();
+            resolved.push(Destination { delivery_id: id, publisher, target });
+        }
+    }
+    resolved
+}
+
+/// Steps 5 to 9: claims the key, or answers from whoever holds it.
+async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Problem> {
+    let now = app.now();
+    let claim = claim_of(app, &asked, keys, now);
+    let results = app.run(claims::batch(&claim)).await.map_err(|error| store_problem(app, &error))?;
+    let claimed = claims::read(&results).map_err(|error| store_problem(app, &error))?;
+    let Claimed { holder, body, credits } = claimed;
+    let Some(holder) = holder else { return Err(no_credits(&claim, credits)) };
+    if holder.id == claim.job.generation_id {
+        return fresh(app, &asked, keys, claim).await;
+    }
+    let standing = standing_of(&holder);
+    match verdict(Some(&standing), &ask_of(&asked, keys), now) {
+        Verdict::Fresh => Err(no_credits(&claim, credits)),
+        Verdict::Conflict => Err(conflict(&asked, &holder)),
+        Verdict::Pending => Err(pending(&holder.id)),
+        Verdict::Held => held_again(app, &holder).await,
+        Verdict::Replay => replay(app, &asked, keys, &holder, body).await,
+        Verdict::Attach => attach(app, &asked, keys, holder).await,
+    }
+}
+
+fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
+    let generation_id = app.id("gen_");
+    let destinations = resolve(asked, &generation_id, asked.anchor, asked.topic.as_deref());
+    let queued = asked.background && app.queues.is_some();
+    let ask = ask_of(asked, keys);
+    let expires_at = if ask.operation {
+        now.plus(OPERATION_KEY_TTL)
+    } else {
+        asked.anchor.plus(asked.window)
+    };
+    let job = Job {
+        token: app.id("tok_"),
+        account: asked.access.account.clone(),
+        site: asked.site.clone(),
+        pipeline: asked.pipeline.clone(),
+        topic: asked.topic.clone(),
+        surface: asked.surface,
+        key: keys.shown.clone(),
+        claim_key: keys.claim.clone(),
+        operation: ask.operation,
+        fingerprint: keys.fingerprint.clone(),
+        request_id: asked.request_id.clone(),
+        model: asked.model.clone(),
+        json_mode: asked.json_mode,
+        credits: asked.credits,
+        continues: asked.continues,
+        upstream: asked.upstream.clone(),
+        created_at: now,
+        anchor_at: ask.anchor,
+        expires_at,
+        lease_until: now.plus(LEASE),
+        destinations: destinations
+            .iter()
+            .map(|d| format!("{}={}", d.publisher, d.target))
+            .collect(),
+        from_queue: false,
+        generation_id,
+    };
+    Claim {
+        state: if queued { State::Queued } else { State::Running },
+        leaves: asked.identity.leaves.to_json(),
+        body: asked.body.clone(),
+        destinations,
+        credit_day: app.local_date(&asked.access.timezone, now),
+        credits: asked.credits,
+        latest_anchor: ask.latest_anchor(),
+        now,
+        job,
+    }
+}
+
+fn ask_of(asked: &Asked, keys: &Keys) -> Ask {
+    Ask {
+        fingerprint: keys.fingerprint.clone(),
+        operation: asked.operation.is_some(),
+        anchor: asked.anchor,
+        anchor_given: asked.anchor_given,
+    }
+}
+
+fn standing_of(holder: &Generation) -> Standing {
+    Standing {
+        state: holder.state,
+        lease_until: holder.lease_until,
+        anchor_at: holder.anchor_at,
+        expires_at: holder.expires_at,
+        owed: holder.owed,
+        fingerprint: holder.fingerprint.clone(),
+    }
+}
+
+/// The key is ours: marks it and runs the generation.
+async fn fresh(
+    app: &App,
+    asked: &Asked,
+    keys: &Keys,
+    claim: Claim,
+) -> Result<Reply, Problem> {
+    let until = claim.job.lease_until;
+    app.isolate.put(&keys.mark, Mark::RUNNING, until);
+    mark_running(app, keys.mark.clone());
+    let Claim { job, body, state, .. } = claim;
+    let generation_id = job.generation_id.clone();
+    if state == State::Queued {
+        return enqueue(app, &job).await;
+    }
+    let wait = if asked.background { Span::default() } else { asked.wait.min(WAIT_MAX) };
+    match run(app, job, body, wait).await {
+        Ok(Some(settlement)) => made(app, keys, &generation_id, settlement),
+        Ok(None) => Ok(Reply::Accepted { generation_id }),
+        Err(error) => {
+            app.log("runner_unreachable", json!({"generationId": generation_id,
+                "error": error.to_string()}));
+            Err(pending(&generation_id))
+        }
+    }
+}
+
+/// Starts a run where runs are done, and waits for its end.
+pub async fn run(
+    app: &App,
+    job: Job,
+    body: String,
+    wait: Span,
+) -> Result<Option<Settlement>, RunnerError> {
+    let Some(runner) = &app.runner else {
+        return Ok(Some(run_inline(app, job, body).await));
+    };
+    // Starting the same job twice is starting it once, so an unclear first try is repeated.
+    match runner.start(job.clone(), body.clone(), wait).await {
+        Err(RunnerError::Unreachable(_)) => runner.start(job, body, wait).await,
+        answer => answer,
+    }
+}
+
+/// Runs a generation in the handler, for calls shorter than a connection lives.
+async fn run_inline(app: &App, job: Job, body: String) -> Settlement {
+    let settlement = execute(app, &job, body, &NoTap).await;
+    after_commit(app, &settlement);
+    settlement
+}
+
+/// What follows a commit, after the answer: the result mark, and the drain of what is owed now.
+pub fn after_commit(app: &App, settlement: &Settlement) {
+    let Settlement::Generated { stored } = settlement else { return };
+    let (app, stored) = (app.clone(), stored.clone());
+    let background = app.background.clone();
+    background.spawn(Box::pin(async move {
+        mark_result(&app, &stored).await;
+        if !stored.destinations.is_empty() {
+            crate::outbox::drain::drain_generation(&app, &stored.generation_id).await;
+        }
+    }));
+}
+
+/// Writes the result mark into KV; large answers are pointed to.
+pub async fn mark_result(app: &App, stored: &Stored) {
+    let left = stored.expires_at.since(app.now());
+    if left <= Span::default() {
+        return;
+    }
+    let key = mark_key(stored);
+    let text = match &stored.object {
+        Some(object) => Mark::pointer(stored, object),
+        None => Mark::result(stored),
+    };
+    put_mark(app, &key, text).await;
+}
+
+/// The name of a stored result's mark.
+fn mark_key(stored: &Stored) -> String {
+    match stored.claim_key.strip_prefix("o:") {
+        Some(operation) => format!("op:{operation}"),
+        None => {
+            let scope = stored.claim_key.strip_prefix("d:").unwrap_or(&stored.claim_key);
+            let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
+            format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
+        }
+    }
+}
+
+fn mark_running(app: &App, key: String) {
+    let handle = app.clone();
+    app.background.spawn(Box::pin(async move {
+        put_mark(&handle, &key, Mark::RUNNING.to_owned()).await;
+    }));
+}
+
+async fn put_mark(app: &App, key: &str, text: String) {
+    app.count("kv_write");
+    if let Err(error) = app.kv.put(key, text, Some(KV_MARK_TTL)).await {
+        app.count("kv_write_error");
+        app.log("kv_write_failed", json!({"error": error.to_string()}));
+    }
+}
+
+/// Keeps a result in the isolate while it answers.
+fn remember(app: &App, key: &str, stored: &Stored) {
+    if stored.body.len() <= OUTPUT_INLINE_MAX_BYTES {
+        let until = stored.expires_at.min(app.now().plus(KV_MARK_TTL));
+        app.isolate.put(key, &Mark::result(stored), until);
+    }
+}
+
+async fn enqueue(app: &App, job: &Job) -> Result<Reply, Problem> {
+    let generation_id = job.generation_id.clone();
+    let message = json!({"generationId": generation_id}).to_string();
+    let Some(queues) = &app.queues else { return Err(pending(&generation_id)) };
+    match queues.send("JOBS", message, Span::default()).await {
+        Ok(()) => Ok(Reply::Accepted { generation_id }),
+        Err(error) => {
+            app.log("queue_refused", json!({"generationId": generation_id,
+                "error": error.to_string()}));
+            // A message that was accepted all the same finds the generation failed, and is dropped.
+            let batch = settle::fail(job, "store_unavailable", "the queue refused it", app.now());
+            let _ = app.run(batch).await;
+            Err(Problem::new(Code::StoreUnavailable, "The queue can't be reached.")
+                .generation(generation_id))
+        }
+    }
+}
+
+/// The answer to the caller whose claim it was.
+fn made(
+    app: &App,
+    keys: &Keys,
+    generation_id: &str,
+    settlement: Settlement,
+) -> Result<Reply, Problem> {
+    match settlement {
+        Settlement::Generated { stored } => {
+            remember(app, &keys.mark, &stored);
+            Ok(Reply::Made(stored))
+        }
+        Settlement::Held { reason, stored } => {
+            app.isolate.remove(&keys.mark);
+            Ok(Reply::Held { reason, stored, made: true })
+        }
+        other => {
+            app.isolate.remove(&keys.mark);
+            Err(failure(generation_id, other))
+        }
+    }
+}
+
+/// The refusal that a settlement without an output comes to.
+fn failure(generation_id: &str, settlement: Settlement) -> Problem {
+    match settlement {
+        Settlement::Failed { code, detail, retry_after_ms, google } => {
+            let known = Code::parse(&code).unwrap_or(Code::Internal);
+            let mut problem = Problem::new(known, detail).generation(generation_id);
+            if let Some(ms) = retry_after_ms {
+                problem = problem.after(Span::from_millis(ms));
+            }
+            if let Some((status, body)) = google {
+                problem = problem.upstream(status, body);
+            }
+            problem
+        }
+        Settlement::Unknown { .. }
+        | Settlement::Generated { .. }
+        | Settlement::Held { .. } => pending(generation_id),
+    }
+}
+
+fn pending(generation_id: &str) -> Problem {
+    Problem::new(
+        Code::RequestReconciliationPending,
+        "Whether Gemini did the work is not known yet; it is being settled.",
+    )
+    .generation(generation_id)
+}
+
+fn conflict(asked: &Asked, holder: &Generation) -> Problem {
+    let pointers = crate::key::leaves::Leaves::from_json(&holder.leaves)
+        .map(|leaves| leaves.diff(&asked.identity.leaves))
+        .unwrap_or_default();
+    Problem::conflict(pointers).generation(&holder.id)
+}
+
+/// The account's credits of the day do not suffice for this request's upper estimate.
+fn no_credits(claim: &Claim, credits: Option<(Option<i64>, i64, i64)>) -> Problem {
+    let Some((Some(limit), spent, reserved)) = credits else {
+        return Problem::new(Code::StoreUnavailable, "The claim could not be decided.");
+    };
+    let left = limit.saturating_sub(spent).saturating_sub(reserved).max(0);
+    Problem::new(
+        Code::CreditsExhausted,
+        format!("This request may cost {} credits; {left} are left today.", claim.credits),
+    )
+    .member("creditsNeeded", claim.credits)
+    .member("creditsLeft", left)
+}
+
+/// A store that can't be reached refuses the request before anything is spent.
+pub fn store_problem(app: &App, error: &DbError) -> Problem {
+    app.log("store_failed", json!({"error": error.to_string()}));
+    Problem::new(Code::StoreUnavailable, "The database can't be reached.")
+}
+
+async fn held_again(app: &App, holder: &Generation) -> Result<Reply, Problem> {
+    let result = stored(app, holder, None).await.map_err(|error| store_problem(app, &error))?;
+    Ok(Reply::Held {
+        reason: holder.reason.clone().unwrap_or_default(),
+        stored: Box::new(result),
+        made: false,
+    })
+}
+
+async fn replay(
+    app: &App,
+    asked: &Asked,
+    keys: &Keys,
+    holder: &Generation,
+    body: Option<String>,
+) -> Result<Reply, Problem> {
+    let more = owe_missing(app, asked, holder).await?;
+    let mut result = stored(app, holder, body).await.map_err(|error| store_problem(app, &error))?;
+    result.destinations.extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
+    app.count_replay(&result);
+    // An operation key's anchor is its creation, so a mark answers for the rest of its life.
+    remember(app, &keys.mark, &result);
+    let (handle, again, owed) = (app.clone(), result.clone(), !more.is_empty());
+    app.background.spawn(Box::pin(async move {
+        mark_result(&handle, &again).await;
+        if owed {
+            crate::outbox::drain::drain_generation(&handle, &again.generation_id).await;
+        }
+    }));
+    Ok(Reply::Replayed(Box::new(result)))
+}
+
+/// Adds the destinations that a duplicate names to the generation that is there.
+async fn owe_missing(
+    app: &App,
+    asked: &Asked,
+    holder: &Generation,
+) -> Result<Vec<Destination>, Problem> {
+    let topic = holder.topic.as_deref();
+    let missing = missing(asked, &holder.destinations, &holder.id, holder.anchor_at, topic);
+    if !missing.is_empty() {
+        app.run(claims::owe_more(&holder.id, &missing, app.now()))
+            .await
+            .map_err(|error| store_problem(app, &error))?;
+    }
+    Ok(missing)
+}
+
+/// Waits for a running generation; one whose runner never started is started here.
+async fn attach(
+    app: &App,
+    asked: &Asked,
+    keys: &Keys,
+    holder: Generation,
+) -> Result<Reply, Problem> {
+    owe_missing(app, asked, &holder).await?;
+    if asked.background {
+        return Ok(Reply::Accepted { generation_id: holder.id });
+    }
+    let wait = asked.wait.min(WAIT_MAX);
+    let settlement = match &app.runner {
+        Some(runner) if holder.state == State::Running => {
+            match runner.attach(&holder.id, wait).await {
+                Ok(settlement) => settlement,
+                Err(RunnerError::NotHere) => start_or_read(app, &holder.id, wait).await?,
+                Err(RunnerError::Unreachable(_)) => poll(app, &holder.id, wait).await?,
+            }
+        }
+        _ => poll(app, &holder.id, wait).await?,
+    };
+    match settlement {
+        Some(Settlement::Generated { stored }) => {
+            app.count_replay(&stored);
+            remember(app, &keys.mark, &stored);
+            Ok(Reply::Replayed(stored))
+        }
+        Some(Settlement::Held { reason, stored }) => {
+            Ok(Reply::Held { reason, stored, made: false })
+        }
+        Some(other) => Err(failure(&holder.id, other)),
+        None => Err(in_progress(&holder.id)),
+    }
+}
+
+fn in_progress(generation_id: &str) -> Problem {
+    Problem::new(
+        Code::GenerationInProgress,
+        "The same request is being worked on; ask again with the same key.",
+    )
+    .generation(generation_id)
+}
+
+/// No runner knows the generation: it was settled meanwhile, or its claimant died before it could
+/// start one. The same job under the same token can only be started once, whoever asks.
+async fn start_or_read(
+    app: &App,
+    id: &str,
+    wait: Span,
+) -> Result<Option<Settlement>, Problem> {
+    let results = app.run(settle::load(id)).await.map_err(|error| store_problem(app, &error))?;
+    let found = settle::read_load(&results, 0).map_err(|error| store_problem(app, &error))?;
+    let Some((generation, body)) = found else { return Err(pending(id)) };
+    if generation.state == State::Running {
+        let started = run(app, Job::of(&generation), body, wait).await;
+        return started.map_err(|_| pending(id));
+    }
+    let settlement = settlement_of(app, &generation).await;
+    settlement.map(Some).map_err(|error| store_problem(app, &error))
+}
+
+/// Looks again and again until the generation is settled or the wait is over.
+async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Problem> {
+    let until = app.now().plus(wait);
+    loop {
+        if app.now() >= until {
+            return Ok(None);
+        }
+        app.clock.sleep(POLL).await;
+        let results = app.run(settle::load(id)).await.map_err(|e| store_problem(app, &e))?;
+        let found = settle::read_load(&results, 0).map_err(|e| store_problem(app, &e))?;
+        let Some((generation, _)) = found else { return Err(pending(id)) };
+        if !matches!(generation.state, State::Queued | State::Running) {
+            let settlement = settlement_of(app, &generation).await;
+            return settlement.map(Some).map_err(|error| store_problem(app, &error));
+        }
+    }
+}
+
+/// Between two looks at a generation that no runner can be asked about.
+const POLL: Span = Span::from_seconds(1);

@@ -1,0 +1,290 @@
+//! One call of Gemini, and what it comes to: the purchase to commit and the answer to replay.
+
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::gemini::answer::Assembled;
+use crate::gemini::error::{Failure, transport};
+use crate::gemini::exchange::Exchange;
+use crate::gemini::fitness::{Expectation, Fitness, Form, Hop, Purpose};
+use crate::gemini::request::upstream_request;
+use crate::gemini::usage::Usage;
+use crate::idempotency::record::{Job, Stored, Surface, Tokens};
+use crate::ports::{HttpAnswer, HttpError};
+use crate::store::settle::Purchase;
+use crate::time::{Span, Timestamp};
+
+/// What was bought: the row to commit, and the answer it replays.
+#[derive(Clone, Debug)]
+pub struct Bought {
+    /// For the database.
+    pub purchase: Purchase,
+    /// For the callers.
+    pub stored: Box<Stored>,
+}
+
+/// Who follows a running stream. The chunk with the `finishReason`, and all after it, are not
+/// given here: they wait for the commit.
+pub trait Tap {
+    /// Takes the next piece of the answer.
+    fn push(&self, piece: &str);
+}
+
+/// Follows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTap;
+
+impl Tap for NoTap {
+    fn push(&self, _piece: &str) {}
+}
+
+/// Calls Gemini and puts its answer together.
+pub async fn buy(
+    app: &App,
+    job: &Job,
+    body: String,
+    deadline: Span,
+    tap: &dyn Tap,
+) -> Result<Bought, Failure> {
+    let config = app.config();
+    let key = config.gemini_api_key.expose();
+    let request = upstream_request(&config.gemini_base_url, &job.upstream, key, body, deadline);
+    let answer = app.outbound.send(request).await.map_err(|error| transport(&error))?;
+    let headers = tracing_headers(&answer.headers);
+    let mut reading = Reading::begin(job.surface, &answer);
+    let cut = reading.read(answer, tap).await;
+    let (assembled, text) = reading.end(cut.as_ref(), app.now())?;
+    Ok(bought(app, job, &assembled, text, headers))
+}
+
+/// An answer that is arriving, and the form in which it is kept.
+struct Reading {
+    exchange: Exchange,
+    surface: Surface,
+    kept: Vec<u8>,
+    finishing: bool,
+}
+
+impl Reading {
+    fn begin(surface: Surface, answer: &HttpAnswer) -> Self {
+        Self {
+            exchange: Exchange::begin(answer.status, &answer.headers),
+            surface,
+            kept: Vec::new(),
+            finishing: false,
+        }
+    }
+
+    /// Reads to the end, or to where it broke off.
+    async fn read(&mut self, mut answer: HttpAnswer, tap: &dyn Tap) -> Option<HttpError> {
+        while self.exchange.wants_more() {
+            match answer.body.next().await {
+                Ok(Some(piece)) => self.take(&piece, tap),
+                Ok(None) => return None,
+                Err(error) => return Some(error),
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, piece: &[u8], tap: &dyn Tap) {
+        let chunks = self.exchange.push(piece);
+        match self.surface {
+            Surface::Api => {}
+            Surface::Generate => self.kept.extend_from_slice(piece),
+            Surface::Stream => {
+                for chunk in chunks {
+                    let event = format!("data: {}\r\n\r\n", single_line(&chunk.raw));
+                    self.finishing |= names_end(&chunk.value);
+                    if !self.finishing {
+                        tap.push(&event);
+                    }
+                    self.kept.extend_from_slice(event.as_bytes());
+                }
+            }
+        }
+    }
+
+    fn end(
+        self,
+        cut: Option<&HttpError>,
+        now: Timestamp,
+    ) -> Result<(Assembled, String), Failure> {
+        let assembled = self.exchange.end(cut, now)?;
+        // The reader has found the body to be JSON, and JSON is UTF-8.
+        Ok((assembled, String::from_utf8_lossy(&self.kept).into_owned()))
+    }
+}
+
+/// JSON without line breaks between its tokens; inside strings they are escaped already.
+fn single_line(raw: &str) -> String {
+    raw.replace(['\r', '\n'], " ")
+}
+
+fn names_end(chunk: &Value) -> bool {
+    let candidates = chunk.get("candidates").and_then(Value::as_array);
+    candidates.into_iter().flatten().any(|candidate| candidate.get("finishReason").is_some())
+        || chunk.pointer("/promptFeedback/blockReason").is_some()
+}
+
+fn bought(
+    app: &App,
+    job: &Job,
+    answer: &Assembled,
+    text: String,
+    headers: Vec<(String, String)>,
+) -> Bought {
+    let now = app.now();
+    let usage = answer.usage.unwrap_or_default();
+    // The price of the day that the estimate was made for; without counts, the estimate stands.
+    let cost_nano = match answer.usage {
+        Some(_) => app.config().prices.cost(&job.model, &usage, job.created_at).map(i64::from),
+        None => None,
+    }
+    .unwrap_or(job.credits.saturating_mul(1_000));
+    let tokens = tokens(&usage);
+    let held = held(job, answer);
+    let body = match job.surface {
+        Surface::Api => document(job, answer, &tokens, cost_nano, now),
+        Surface::Generate | Surface::Stream => text,
+    };
+    let purchase = Purchase {
+        output_id: app.id("out_"),
+        held: held.as_ref().map(|(code, _)| (*code).to_owned()),
+        detail: held.map(|(_, sentence)| sentence.to_owned()),
+        parts: Vec::new(),
+        in_r2: false,
+        content_type: content_type(job.surface).to_owned(),
+        headers: serde_json::to_string(&headers).unwrap_or_default(),
+        model_version: answer.model_version.clone(),
+        finish_reason: answer.finish_reason.clone(),
+        tokens,
+        cost_nano,
+        credits: credits(cost_nano),
+        completed_at: now,
+    };
+    let stored = Stored {
+        generation_id: job.generation_id.clone(),
+        request_id: job.request_id.clone(),
+        account: job.account.clone(),
+        site: job.site.clone(),
+        pipeline: job.pipeline.clone(),
+        topic: job.topic.clone(),
+        model: job.model.clone(),
+        claim_key: job.claim_key.clone(),
+        fingerprint: job.fingerprint.clone(),
+        created_at: job.created_at,
+        anchor_at: job.anchor_at,
+        expires_at: job.expires_at,
+        destinations: job.destinations.clone(),
+        cost_nano,
+        content_type: content_type(job.surface).to_owned(),
+        headers,
+        object: None,
+        body,
+    };
+    Bought { purchase, stored: Box::new(stored) }
+}
+
+/// Credits are micro-dollars; a sum in nano-dollars is rounded up once.
+pub fn credits(cost_nano: i64) -> i64 {
+    cost_nano.max(0).saturating_add(999) / 1_000
+}
+
+fn tokens(usage: &Usage) -> Tokens {
+    Tokens {
+        prompt: usage.prompt_tokens,
+        cached: usage.cached_tokens,
+        output: usage.output_tokens,
+        thought: usage.thought_tokens,
+        total: usage.total_tokens,
+    }
+}
+
+/// Why the answer is not published by itself, if so: a code and a sentence.
+fn held(job: &Job, answer: &Assembled) -> Option<(&'static str, &'static str)> {
+    let purpose = if job.surface != Surface::Api && job.destinations.is_empty() {
+        Purpose::Relay
+    } else {
+        Purpose::Publish
+    };
+    let expectation = Expectation {
+        form: if job.json_mode { Form::Json } else { Form::Text },
+        hop: if job.continues { Hop::Later } else { Hop::First },
+        purpose,
+    };
+    match expectation.assess(answer) {
+        Fitness::Fit => None,
+        Fitness::Held(reason) => Some((reason.code(), reason.sentence())),
+    }
+}
+
+const fn content_type(surface: Surface) -> &'static str {
+    match surface {
+        Surface::Api => "application/json; charset=utf-8",
+        Surface::Generate => "application/json; charset=UTF-8",
+        Surface::Stream => "text/event-stream",
+    }
+}
+
+/// Our generation object, as the first caller gets it and every replay repeats it.
+fn document(
+    job: &Job,
+    answer: &Assembled,
+    tokens: &Tokens,
+    cost_nano: i64,
+    now: Timestamp,
+) -> String {
+    let mut document = Map::new();
+    let mut put = |name: &str, value: Value| document.insert(name.to_owned(), value);
+    put("id", job.generation_id.as_str().into());
+    put("key", job.key.as_str().into());
+    put("fingerprint", job.fingerprint.as_str().into());
+    put("state", "generated".into());
+    put("account", job.account.as_str().into());
+    put("site", job.site.as_str().into());
+    put("pipeline", job.pipeline.as_str().into());
+    put("topic", job.topic.as_deref().into());
+    put("model", job.model.as_str().into());
+    put("modelVersion", answer.model_version.as_deref().into());
+    put("requestId", job.request_id.as_str().into());
+    put("createdAt", job.created_at.to_rfc3339().into());
+    put("completedAt", now.to_rfc3339().into());
+    put("output", json!({"text": answer.text, "finishReason": answer.finish_reason}));
+    put("usage", usage_json(tokens));
+    put("cost", json!({"microUsd": credits(cost_nano)}));
+    Value::Object(document).to_string()
+}
+
+/// Token counts in the API's names.
+pub fn usage_json(tokens: &Tokens) -> Value {
+    json!({
+        "promptTokens": tokens.prompt,
+        "cachedTokens": tokens.cached,
+        "outputTokens": tokens.output,
+        "thoughtTokens": tokens.thought,
+        "totalTokens": tokens.total,
+    })
+}
+
+/// Gemini's own tracing headers, which a replay repeats as first received.
+fn tracing_headers(headers: &[(String, String)]) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .filter(|(name, value)| TRACING.contains(&name.as_str()) && value.len() <= 256)
+        .cloned()
+        .collect()
+}
+
+const TRACING: [&str; 4] =
+    ["server-timing", "x-gemini-service-tier", "x-goog-request-id", "x-cloud-trace-context"];
+
+#[cfg(test)]
+mod tests {
+    use super::credits;
+
+    #[test]
+    fn a_sum_is_rounded_up_once() {
+        assert_eq!([0, 1, 1_000, 1_001, -5].map(credits), [0, 1, 1, 2, 0]);
+    }
+}

@@ -1,0 +1,328 @@
+//! What is known of a generation: the row, the job that runs it, and how it was settled.
+
+use serde::{Deserialize, Serialize};
+
+use crate::idempotency::state::State;
+use crate::ports::DbError;
+use crate::store::row::Row;
+use crate::time::Timestamp;
+
+/// Which of our endpoints a request came in by, and so the form of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Surface {
+    /// `POST /api/v1/generations`: the answer is our generation object.
+    Api,
+    /// `:generateContent`: the answer is Gemini's own JSON.
+    Generate,
+    /// `:streamGenerateContent`: the answer is Gemini's own stream.
+    Stream,
+}
+
+impl Surface {
+    /// The word in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Generate => "generate",
+            Self::Stream => "stream",
+        }
+    }
+
+    /// The surface of that word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Api, Self::Generate, Self::Stream].into_iter().find(|s| s.as_str() == word)
+    }
+}
+
+/// A generation as a runner knows it: everything but the request's body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The generation's id.
+    pub generation_id: String,
+    /// The fencing token: only its holder may settle the generation.
+    pub token: String,
+    /// Whose it is.
+    pub account: String,
+    /// Its site.
+    pub site: String,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// What it is about, for people.
+    pub topic: Option<String>,
+    /// How the request came in.
+    pub surface: Surface,
+    /// The key as shown.
+    pub key: String,
+    /// The key as claimed.
+    pub claim_key: String,
+    /// Whether the key is the caller's own.
+    pub operation: bool,
+    /// The fingerprint, 64 hex digits.
+    pub fingerprint: String,
+    /// The first request's id.
+    pub request_id: String,
+    /// The model that was asked for.
+    pub model: String,
+    /// Whether JSON was asked for.
+    pub json_mode: bool,
+    /// The path at Gemini.
+    pub upstream: String,
+    /// When it was claimed first.
+    pub created_at: Timestamp,
+    /// Where its window starts.
+    pub anchor_at: Timestamp,
+    /// Where its window, or its operation key, ends.
+    pub expires_at: Timestamp,
+    /// When the runner's lease ends.
+    pub lease_until: Timestamp,
+    /// Its destinations, as `publisher=target` in the order given.
+    pub destinations: Vec<String>,
+    /// Upper estimate of its cost, in credits: what is reserved for it.
+    pub credits: i64,
+    /// Whether it continues an earlier answer, by Gemini's continuation token.
+    pub continues: bool,
+    /// Whether a queue message stands behind it, which tries again after a passing failure.
+    pub from_queue: bool,
+}
+
+impl Job {
+    /// The job of a row; destinations are looked up apart.
+    pub fn of(row: &Generation) -> Self {
+        Self {
+            generation_id: row.id.clone(),
+            token: row.token.clone(),
+            account: row.account.clone(),
+            site: row.site.clone(),
+            pipeline: row.pipeline.clone(),
+            topic: row.topic.clone(),
+            surface: row.surface,
+            key: row.key.clone(),
+            claim_key: row.claim_key.clone(),
+            operation: row.operation,
+            fingerprint: row.fingerprint.clone(),
+            request_id: row.request_id.clone(),
+            model: row.model.clone(),
+            json_mode: row.json_mode,
+            upstream: row.upstream.clone(),
+            created_at: row.created_at,
+            anchor_at: row.anchor_at,
+            expires_at: row.expires_at,
+            lease_until: row.lease_until,
+            destinations: row.destinations.clone(),
+            credits: row.credits_reserved,
+            continues: row.continues,
+            from_queue: false,
+        }
+    }
+}
+
+/// Token counts as Gemini reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Prompt tokens, cached ones included.
+    pub prompt: u64,
+    /// The cached part of the prompt.
+    pub cached: u64,
+    /// Tokens of the answer, without thoughts.
+    pub output: u64,
+    /// Tokens of thoughts, billed as output.
+    pub thought: u64,
+    /// All of them, as Gemini adds them up.
+    pub total: u64,
+}
+
+/// A row of `generations`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct Generation {
+    pub id: String,
+    pub account: String,
+    pub site: String,
+    pub pipeline: String,
+    pub topic: Option<String>,
+    pub surface: Surface,
+    pub key: String,
+    pub claim_key: String,
+    pub operation: bool,
+    pub fingerprint: String,
+    pub leaves: String,
+    pub state: State,
+    pub reason: Option<String>,
+    pub detail: Option<String>,
+    pub token: String,
+    pub lease_until: Timestamp,
+    pub anchor_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub request_id: String,
+    pub model: String,
+    pub model_version: Option<String>,
+    pub json_mode: bool,
+    pub continues: bool,
+    pub upstream: String,
+    pub created_at: Timestamp,
+    pub completed_at: Option<Timestamp>,
+    pub updated_at: Timestamp,
+    pub credit_day: String,
+    pub credits_reserved: i64,
+    pub credits_spent: i64,
+    pub output_id: Option<String>,
+    pub output_where: Option<String>,
+    pub output_parts: i64,
+    pub output_type: Option<String>,
+    pub output_headers: Option<String>,
+    pub finish_reason: Option<String>,
+    pub tokens: Tokens,
+    pub cost_nano: i64,
+    pub evidence_of: Option<String>,
+    /// Whether a delivery of it is still owed.
+    pub owed: bool,
+    /// Its destinations, as `publisher=target`.
+    pub destinations: Vec<String>,
+}
+
+impl Generation {
+    /// The columns that [`Generation::read`] wants, of `generations g`.
+    pub const COLUMNS: &'static str = "g.*, \
+        EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
+          AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
+        (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
+          WHERE d.generation_id = g.id) AS destinations";
+
+    /// Reads a row that was selected with [`Generation::COLUMNS`].
+    pub fn read(row: Row<'_>) -> Result<Self, DbError> {
+        let word = |column| row.text(column);
+        let state = word("state")?;
+        let surface = word("surface")?;
+        Ok(Self {
+            id: word("id")?,
+            account: word("account")?,
+            site: word("site")?,
+            pipeline: word("pipeline")?,
+            topic: row.optional_text("topic")?,
+            surface: Surface::parse(&surface).ok_or_else(|| unknown_word("surface"))?,
+            key: word("key")?,
+            claim_key: word("claim_key")?,
+            operation: row.flag("operation")?,
+            fingerprint: word("fingerprint")?,
+            leaves: word("leaves")?,
+            state: State::parse(&state).ok_or_else(|| unknown_word("state"))?,
+            reason: row.optional_text("reason")?,
+            detail: row.optional_text("detail")?,
+            token: word("token")?,
+            lease_until: row.time("lease_until")?,
+            anchor_at: row.time("anchor_at")?,
+            expires_at: row.time("expires_at")?,
+            request_id: word("request_id")?,
+            model: word("model")?,
+            model_version: row.optional_text("model_version")?,
+            json_mode: row.flag("json_mode")?,
+            continues: row.flag("continues")?,
+            upstream: word("upstream")?,
+            created_at: row.time("created_at")?,
+            completed_at: row.optional_time("completed_at")?,
+            updated_at: row.time("updated_at")?,
+            credit_day: word("credit_day")?,
+            credits_reserved: row.integer("credits_reserved")?,
+            credits_spent: row.integer("credits_spent")?,
+            output_id: row.optional_text("output_id")?,
+            output_where: row.optional_text("output_where")?,
+            output_parts: row.integer("output_parts")?,
+            output_type: row.optional_text("output_type")?,
+            output_headers: row.optional_text("output_headers")?,
+            finish_reason: row.optional_text("finish_reason")?,
+            tokens: Tokens {
+                prompt: row.count("prompt_tokens")?,
+                cached: row.count("cached_tokens")?,
+                output: row.count("output_tokens")?,
+                thought: row.count("thought_tokens")?,
+                total: row.count("total_tokens")?,
+            },
+            cost_nano: row.integer("cost_nano")?,
+            evidence_of: row.optional_text("evidence_of")?,
+            owed: row.flag("owed")?,
+            destinations: serde_json::from_str(&word("destinations")?)
+                .map_err(|_| unknown_word("destinations"))?,
+        })
+    }
+}
+
+fn unknown_word(column: &str) -> DbError {
+    DbError::Fatal(format!("column {column} holds a word that this version does not know"))
+}
+
+/// A paid-for result, as it is stored and replayed. It never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The generation's id.
+    pub generation_id: String,
+    /// The first request's id: a replay carries it.
+    pub request_id: String,
+    /// Whose it is.
+    pub account: String,
+    /// Its site.
+    pub site: String,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// What it is about, for people.
+    pub topic: Option<String>,
+    /// The model that was asked for.
+    pub model: String,
+    /// The key as claimed: it holds the whole digest.
+    pub claim_key: String,
+    /// The fingerprint, 64 hex digits.
+    pub fingerprint: String,
+    /// When it was claimed first.
+    pub created_at: Timestamp,
+    /// Where its window starts.
+    pub anchor_at: Timestamp,
+    /// Where its window, or its operation key, ends.
+    pub expires_at: Timestamp,
+    /// Its destinations, as `publisher=target`.
+    pub destinations: Vec<String>,
+    /// What it cost, in nano-USD: what each replay saves.
+    pub cost_nano: i64,
+    /// The media type of the body.
+    pub content_type: String,
+    /// Gemini's own tracing headers.
+    pub headers: Vec<(String, String)>,
+    /// Its name in R2, where the answer is too large for a row.
+    pub object: Option<String>,
+    /// The answer, byte for byte.
+    #[serde(skip)]
+    pub body: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "settlement")]
+pub enum Settlement {
+    /// The output is committed (or safe in the fallback store).
+    Generated {
+        /// The result.
+        stored: Box<Stored>,
+    },
+    /// The output is stored but not fit to publish.
+    Held {
+        /// Why: a stable code.
+        reason: String,
+        /// The result; drop-in callers get it all the same.
+        stored: Box<Stored>,
+    },
+    /// It failed for sure; the key is free.
+    Failed {
+        /// The error's code.
+        code: String,
+        /// Why, for people.
+        detail: String,
+        /// When to come back, in milliseconds.
+        retry_after_ms: Option<i64>,
+        /// Gemini's own error, for drop-in callers: status code and JSON body.
+        google: Option<(u16, String)>,
+    },
+    /// Nobody knows; nothing may be bought until that is settled.
+    Unknown {
+        /// Why, for people.
+        detail: String,
+    },
+}

@@ -1,0 +1,198 @@
+//! Recovery: what becomes of a generation whose runner did not come back.
+//!
+//! First comes evidence (a committed row, an object in the fallback store), then, for derived keys
+//! only, the policy `ON_UNKNOWN`. Operation keys wait for a person, however long.
+
+use serde_json::json;
+
+use crate::app::App;
+use crate::config::OnUnknown;
+use crate::idempotency::record::{Generation, Job, Settlement, Stored};
+use crate::idempotency::runner::output_object;
+use crate::idempotency::state::State;
+use crate::ports::DbError;
+use crate::store::evidence::{Evidence, PREFIX};
+use crate::store::settle::{self, Settled};
+use crate::store::{generations, row};
+
+/// A runner that knows its own earlier try died settles at once: by evidence, else by policy.
+pub async fn recover(app: &App, job: &Job) -> Settlement {
+    match bring_in_by_name(app, &evidence_name(job)).await {
+        Ok(true) | Ok(false) => {}
+        Err(error) => return undecided(&error),
+    }
+    match look_up(app, &job.generation_id).await {
+        Ok(Some((generation, _))) if generation.state != State::Running => {
+            settlement_of(app, &generation).await.unwrap_or_else(|error| undecided(&error))
+        }
+        Ok(Some((generation, _))) if generation.token == job.token => {
+            give_up(app, job, "the runner died while Gemini was at work").await
+        }
+        Ok(_) => Settlement::Unknown { detail: "another runner took over".to_owned() },
+        Err(error) => undecided(&error),
+    }
+}
+
+fn undecided(error: &DbError) -> Settlement {
+    Settlement::Unknown { detail: error.to_string() }
+}
+
+fn evidence_name(job: &Job) -> String {
+    format!("{PREFIX}{}.{}", job.generation_id, job.token)
+}
+
+/// A generation and its body.
+async fn look_up(app: &App, id: &str) -> Result<Option<(Generation, String)>, DbError> {
+    let results = app.run(settle::load(id)).await?;
+    settle::read_load(&results, 0)
+}
+
+/// Records the outcome as unknown and, where the policy allows a second purchase, frees the key.
+pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
+    let now = app.now();
+    let unknown = Settlement::Unknown { detail: why.to_owned() };
+    let frees = !job.operation && app.config().on_unknown == OnUnknown::Regenerate;
+    let batch = if job.from_queue && frees {
+        settle::free_to_queue(job, why, now)
+    } else {
+        let mut batch = settle::unknown(job, "cut", why, now);
+        if frees {
+            batch.extend(settle::free_unknown(&job.generation_id, &job.token, now));
+        }
+        batch
+    };
+    let result = app.run(batch).await;
+    app.log("generation_unknown", json!({"generationId": job.generation_id,
+        "requestId": job.request_id, "freed": frees, "recorded": result.is_ok()}));
+    unknown
+}
+
+/// Brings one piece of evidence into the database, if it is there; `true` where it was.
+pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
+    if let Some(objects) = &app.objects
+        && let Ok(Some(object)) = objects.get(name).await
+    {
+        bring_in(app, &object.bytes).await?;
+        // Left over where this fails; bringing it in again changes nothing.
+        let _ = objects.delete(name).await;
+        return Ok(true);
+    }
+    let Ok(Some(text)) = app.kv.get(name).await else { return Ok(false) };
+    bring_in(app, text.as_bytes()).await?;
+    let _ = app.kv.delete(name).await;
+    Ok(true)
+}
+
+async fn bring_in(app: &App, bytes: &[u8]) -> Result<(), DbError> {
+    let evidence: Evidence = serde_json::from_slice(bytes)
+        .map_err(|error| DbError::Fatal(format!("evidence that cannot be read: {error}")))?;
+    let settled = match &evidence {
+        Evidence::Bought { job, purchase } => {
+            let results = app.run(settle::commit(job, purchase)).await?;
+            let settled = settle::read_commit(&results, &purchase.output_id)?;
+            if matches!(settled, Settled::Lost(_)) {
+                let id = format!("gen_{}", purchase.output_id.trim_start_matches("out_"));
+                app.run(settle::supersede(job, &id, purchase)).await?;
+            }
+            settled
+        }
+        Evidence::Failed { job, reason, detail } => {
+            let results = app.run(settle::fail(job, reason, detail, app.now())).await?;
+            settle::read_state(&results, State::Failed, &job.token)?
+        }
+    };
+    let job = evidence.job();
+    app.log("evidence_brought_in", json!({"generationId": job.generation_id,
+        "requestId": job.request_id, "own": settled == Settled::Yes}));
+    Ok(())
+}
+
+/// How a settled generation answers; `Unknown` for one that is not settled.
+pub async fn settlement_of(app: &App, generation: &Generation) -> Result<Settlement, DbError> {
+    Ok(match generation.state {
+        State::Generated => {
+            Settlement::Generated { stored: Box::new(stored(app, generation, None).await?) }
+        }
+        State::Held => Settlement::Held {
+            reason: generation.reason.clone().unwrap_or_default(),
+            stored: Box::new(stored(app, generation, None).await?),
+        },
+        State::Failed => Settlement::Failed {
+            code: generation.reason.clone().unwrap_or_default(),
+            detail: generation.detail.clone().unwrap_or_default(),
+            retry_after_ms: None,
+            google: None,
+        },
+        State::Queued | State::Running | State::Unknown | State::Superseded => {
+            Settlement::Unknown { detail: generation.detail.clone().unwrap_or_default() }
+        }
+    })
+}
+
+/// The stored result of a row; its body from `body`, the database or R2.
+pub async fn stored(
+    app: &App,
+    generation: &Generation,
+    body: Option<String>,
+) -> Result<Stored, DbError> {
+    let body = match body {
+        Some(body) => body,
+        None => output_body(app, generation).await?,
+    };
+    Ok(Stored {
+        generation_id: generation.id.clone(),
+        request_id: generation.request_id.clone(),
+        account: generation.account.clone(),
+        site: generation.site.clone(),
+        pipeline: generation.pipeline.clone(),
+        topic: generation.topic.clone(),
+        model: generation.model.clone(),
+        claim_key: generation.claim_key.clone(),
+        fingerprint: generation.fingerprint.clone(),
+        created_at: generation.created_at,
+        anchor_at: generation.anchor_at,
+        expires_at: generation.expires_at,
+        destinations: generation.destinations.clone(),
+        cost_nano: generation.cost_nano,
+        content_type: generation.output_type.clone().unwrap_or_default(),
+        headers: generation
+            .output_headers
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default(),
+        object: in_r2(generation).map(|id| output_object(id)),
+        body,
+    })
+}
+
+/// The id of an output that lies in R2.
+fn in_r2(generation: &Generation) -> Option<&str> {
+    let in_r2 = generation.output_where.as_deref() == Some("r2");
+    generation.output_id.as_deref().filter(|_| in_r2)
+}
+
+/// The stored answer of a generation, whole.
+pub async fn output_body(app: &App, generation: &Generation) -> Result<String, DbError> {
+    let Some(output_id) = &generation.output_id else {
+        return Err(DbError::Fatal("the generation has no output".to_owned()));
+    };
+    if in_r2(generation).is_some() {
+        let Some(objects) = &app.objects else {
+            return Err(DbError::Fatal("the output lies in R2, which is not bound".to_owned()));
+        };
+        let object = objects
+            .get(&output_object(output_id))
+            .await
+            .map_err(|error| DbError::Transient(error.to_string()))?
+            .ok_or_else(|| DbError::Fatal("the output is missing in R2".to_owned()))?;
+        return String::from_utf8(object.bytes)
+            .map_err(|_| DbError::Fatal("the output in R2 is not UTF-8".to_owned()));
+    }
+    let results = app.run(vec![generations::output(output_id)]).await?;
+    let parts: Vec<String> =
+        row::rows(&results, 0)?.map(|row| row.text("body")).collect::<Result<_, _>>()?;
+    if i64::try_from(parts.len()).unwrap_or(i64::MAX) != generation.output_parts {
+        return Err(DbError::Fatal("the stored output is not whole".to_owned()));
+    }
+    Ok(parts.concat())
+}

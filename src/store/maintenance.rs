@@ -1,0 +1,244 @@
+//! What the cron trigger looks after: ticks, overdue generations, stale deliveries, purge, counts.
+
+use crate::limits::RETENTION;
+use crate::ports::Statement;
+use crate::store::{count, integer, statement, text};
+use crate::time::{Span, Timestamp};
+
+/// Records a firing of the cron trigger. The row's token is the first firing's, so a second firing
+/// for the same minute finds another token than its own and does nothing.
+pub fn tick(scheduled_at: Timestamp, token: &str, now: Timestamp) -> Vec<Statement> {
+    vec![
+        statement(
+            "INSERT INTO ticks (scheduled_at, token, started_at) VALUES (?1, ?2, ?3) \
+             ON CONFLICT (scheduled_at) DO UPDATE SET fired = fired + 1 WHERE token <> ?2",
+            vec![integer(scheduled_at.millis()), text(token), integer(now.millis())],
+        ),
+        statement("SELECT token FROM ticks WHERE scheduled_at = ?1", vec![integer(
+            scheduled_at.millis(),
+        )]),
+    ]
+}
+
+/// Records what a tick did.
+pub fn finish_tick(scheduled_at: Timestamp, summary: &str, now: Timestamp) -> Statement {
+    statement(
+        "UPDATE ticks SET finished_at = ?2, summary = ?3 WHERE scheduled_at = ?1",
+        vec![integer(scheduled_at.millis()), integer(now.millis()), text(summary)],
+    )
+}
+
+/// Which unsettled generations a tick looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Overdue {
+    /// Running ones whose lease ended before now.
+    pub now: Timestamp,
+    /// Running ones whose lease ends in this range: young enough that their start may be missing.
+    pub young: (Timestamp, Timestamp),
+    /// Unknown ones under derived keys whose lease ended before this; none where a person decides.
+    pub decided: Option<Timestamp>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Generations that a tick looks at, most overdue first. Unknown ones under operation keys wait
+/// for a person and are not among them.
+pub fn unsettled(overdue: &Overdue) -> Statement {
+    let decided = overdue.decided.map_or(crate::ports::SqlValue::Null, |at| integer(at.millis()));
+    statement(
+        "SELECT id FROM ( \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_unsettled WHERE state = 'running' AND lease_until <= ?1 \
+             ORDER BY lease_until LIMIT ?5) \
+           UNION ALL \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_unsettled WHERE state = 'queued' AND lease_until <= ?1 \
+             ORDER BY lease_until LIMIT ?5) \
+           UNION ALL \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_to_decide WHERE state = 'unknown' AND operation = 0 \
+             AND lease_until <= ?4 ORDER BY lease_until LIMIT ?5) \
+           UNION ALL \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_unsettled WHERE state = 'running' \
+             AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
+         LIMIT ?5",
+        vec![
+            integer(overdue.now.millis()),
+            integer(overdue.young.0.millis()),
+            integer(overdue.young.1.millis()),
+            decided,
+            count(overdue.limit),
+        ],
+    )
+}
+
+/// Puts off the next look at a queued generation whose message is sent again.
+pub fn await_message(id: &str, until: Timestamp) -> Statement {
+    statement(
+        "UPDATE generations SET lease_until = ?2 WHERE id = ?1 AND state = 'queued'",
+        vec![text(id), integer(until.millis())],
+    )
+}
+
+/// Pending deliveries that have been owed since before `threshold`, once each: marks them and adds
+/// one alert a pipeline.
+pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<Statement> {
+    vec![
+        statement(
+            "INSERT INTO alerts (kind, account, site, pipeline, count, topic, opened_at, \
+               closes_at, state, next_attempt_at) \
+             SELECT 'stale', d.account, d.site, d.pipeline, COUNT(*), \
+               (SELECT topic FROM generations g WHERE g.id = MAX(d.generation_id)), ?2, ?3, \
+               'open', ?3 \
+             FROM (SELECT * FROM deliveries WHERE status = 'pending' AND stale_alerted = 0 \
+               AND due_since <= ?1 ORDER BY due_since LIMIT ?4) d \
+             GROUP BY d.account, d.site, d.pipeline HAVING COUNT(*) > 0 \
+             ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
+               count = count + excluded.count, topic = excluded.topic",
+            vec![
+                integer(threshold.millis()),
+                integer(now.millis()),
+                integer(now.plus(super::alerts::BUNDLE).millis()),
+                count(limit),
+            ],
+        ),
+        statement(
+            "UPDATE deliveries SET stale_alerted = 1 WHERE id IN (SELECT id FROM deliveries \
+               WHERE status = 'pending' AND stale_alerted = 0 AND due_since <= ?1 \
+               ORDER BY due_since LIMIT ?2)",
+            vec![integer(threshold.millis()), count(limit)],
+        ),
+    ]
+}
+
+/// Generations past their retention whose output lies in R2: its object goes first.
+pub fn purgeable(now: Timestamp, limit: usize) -> Statement {
+    statement(
+        "SELECT id, output_id, output_where FROM generations \
+         WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2",
+        vec![integer(now.millis()), count(limit)],
+    )
+}
+
+/// Deletes those generations; their ids stay as tombstones.
+pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
+    let day = now.minus(Span::from_days(1));
+    vec![
+        statement(
+            "DELETE FROM generations WHERE id IN (SELECT value FROM json_each(?1)) \
+               AND purge_at <= ?2",
+            vec![text(ids), integer(now.millis())],
+        ),
+        statement(
+            "DELETE FROM alerts WHERE id IN (SELECT id FROM alerts WHERE state = 'sent' \
+               AND sent_at <= ?1 ORDER BY sent_at LIMIT 100)",
+            vec![integer(now.minus(RETENTION).millis())],
+        ),
+        statement(
+            "DELETE FROM ticks WHERE scheduled_at IN (SELECT scheduled_at FROM ticks \
+               WHERE scheduled_at <= ?1 ORDER BY scheduled_at LIMIT 100)",
+            vec![integer(now.minus(Span::from_days(7)).millis())],
+        ),
+        statement(
+            "DELETE FROM flushes WHERE token IN (SELECT token FROM flushes WHERE at <= ?1 \
+               ORDER BY at LIMIT 1000)",
+            vec![integer(day.millis())],
+        ),
+    ]
+}
+
+/// Counts of an isolate, to be added to the database once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// (day, name, count).
+    pub named: Vec<(String, &'static str, u64)>,
+    /// Replays by scope.
+    pub replays: Vec<Replays>,
+}
+
+/// Replays of one scope on one day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the columns are described in the migration")]
+pub struct Replays {
+    pub account: String,
+    pub day: String,
+    pub site: String,
+    pub pipeline: String,
+    pub model: String,
+    pub count: u64,
+    pub saved_nano: i64,
+    pub topic: Option<String>,
+    pub original_at: Timestamp,
+}
+
+/// Adds counts, unless the batch named `token` was added before.
+pub fn flush(counts: &Counts, token: &str, now: Timestamp) -> Vec<Statement> {
+    let mut batch: Vec<Statement> = counts
+        .named
+        .iter()
+        .map(|(day, name, n)| {
+            statement(COUNT, vec![text(token), text(day), text(*name), number(*n)])
+        })
+        .collect();
+    for replay in &counts.replays {
+        batch.push(statement(
+            REPLAYS,
+            vec![
+                text(token),
+                text(&replay.account),
+                text(&replay.day),
+                text(&replay.site),
+                text(&replay.pipeline),
+                text(&replay.model),
+                number(replay.count),
+                integer(replay.saved_nano),
+            ],
+        ));
+        batch.push(duplicate_alert(replay, token, now));
+    }
+    batch.push(statement(
+        "INSERT INTO flushes (token, at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        vec![text(token), integer(now.millis())],
+    ));
+    batch
+}
+
+fn duplicate_alert(replay: &Replays, token: &str, now: Timestamp) -> Statement {
+    statement(
+        DUPLICATES,
+        vec![
+            text(token),
+            text(&replay.account),
+            text(&replay.site),
+            text(&replay.pipeline),
+            number(replay.count),
+            super::optional(replay.topic.as_deref()),
+            integer(replay.original_at.millis()),
+            integer(now.millis()),
+            integer(now.plus(super::alerts::BUNDLE).millis()),
+        ],
+    )
+}
+
+fn number(value: u64) -> crate::ports::SqlValue {
+    integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+const COUNT: &str = "INSERT INTO counters (day, name, count) SELECT ?2, ?3, ?4 \
+WHERE NOT EXISTS (SELECT 1 FROM flushes WHERE token = ?1) \
+ON CONFLICT (day, name) DO UPDATE SET count = count + excluded.count";
+
+const REPLAYS: &str = "INSERT INTO usage_days (account, day, site, pipeline, model, replays, \
+  saved_nano) SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 \
+WHERE NOT EXISTS (SELECT 1 FROM flushes WHERE token = ?1) \
+ON CONFLICT (account, day, site, pipeline, model) DO UPDATE SET \
+  replays = replays + excluded.replays, saved_nano = saved_nano + excluded.saved_nano";
+
+const DUPLICATES: &str = "INSERT INTO alerts (kind, account, site, pipeline, count, topic, \
+  original_at, opened_at, closes_at, state, next_attempt_at) \
+SELECT 'duplicate', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'open', ?9 \
+WHERE NOT EXISTS (SELECT 1 FROM flushes WHERE token = ?1) \
+ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
+  count = count + excluded.count, topic = COALESCE(excluded.topic, topic), \
+  original_at = excluded.original_at";

@@ -1,0 +1,76 @@
+// What most specs need: fakes, a Worker that uses them, a client with a key, and requests that no
+// other test makes.
+
+import { randomBytes } from "node:crypto";
+
+import { Client } from "./client.mjs";
+import { Fakes } from "./fakes.mjs";
+import { HOOK_SECRET, Worker } from "./worker.mjs";
+import { waitFor } from "./wait.mjs";
+
+export const ACCOUNTS = ["acme", "globex"];
+
+/** Starts everything; `vars` and `secrets` go to the Worker, over those of wrangler.toml. */
+export async function setStage(name, { vars = {}, ...options } = {}) {
+  const fakes = await Fakes.start(name);
+  await fakes.control("POST", "config", { webhook: { signed: { secrets: [HOOK_SECRET] } } });
+  const worker = await Worker.start(name, { vars: { ...varsFor(fakes), ...vars }, ...options });
+  const client = await Client.create(worker, "acme");
+  return new Stage(fakes, worker, client);
+}
+
+/** Variables that point at the fakes, with a destination of each idempotency class. */
+export function varsFor(fakes) {
+  const hook = (name) => ({ kind: "webhook", url: `${fakes.url}/webhook/${name}`, accounts: ACCOUNTS });
+  return {
+    GEMINI_BASE_URL: fakes.url,
+    PUBLISHERS: {
+      files: { kind: "r2", prefix: "files/", accounts: ACCOUNTS },
+      hook: hook("plain"),
+      signed: { ...hook("signed"), secrets: ["HOOK_SECRET"] },
+      broken: hook("broken"),
+    },
+    PIPELINES: {},
+  };
+}
+
+class Stage {
+  constructor(fakes, worker, client) {
+    Object.assign(this, { fakes, worker, client });
+  }
+
+  async close() {
+    await Promise.all([this.worker?.stop(), this.fakes?.stop()]);
+  }
+
+  /** A request with a prompt of its own; `tag` finds it in Gemini's ledger. */
+  request(overrides = {}) {
+    const tag = uniqueTag();
+    return {
+      tag,
+      body: { site: "blog", pipeline: "daily", userPrompt: `${tag} Write.`, publish: [], ...overrides },
+    };
+  }
+
+  /** The same, owed to one destination, where it ends up under the tag. */
+  owedRequest(publisher = "files", overrides = {}) {
+    const { tag, body } = this.request(overrides);
+    return { tag, body: { ...body, publish: [{ publisher, target: `${tag}.md` }] } };
+  }
+
+  /** Waits until the generation has no delivery that is still on its way. */
+  async settled(id, client = this.client) {
+    return waitFor(`the deliveries of ${id}`, async () => {
+      const { deliveries } = await client.generation(id);
+      const onItsWay = ({ status }) => status === "waiting" || status === "pending";
+      return deliveries.length > 0 && !deliveries.some(onItsWay) ? deliveries : undefined;
+    });
+  }
+
+  /** What was published to the R2 destination under the tag. */
+  async published(tag) {
+    return (await this.worker.r2Keys()).filter((key) => key.startsWith("files/") && key.includes(tag));
+  }
+}
+
+export const uniqueTag = () => `tag-${randomBytes(6).toString("hex")}`;

@@ -1,0 +1,112 @@
+// What a request costs in operations of KV and D1, counted on real workerd and held to its budget.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { expectFresh, expectReplay } from "./lib/expect.mjs";
+import { setStage } from "./lib/stage.mjs";
+import { waitFor } from "./lib/wait.mjs";
+
+let stage;
+before(async () => {
+  stage = await setStage("operations");
+  // The first request of an isolate looks up the API key and the environment's name; the budgets
+  // are those of an isolate that knows both.
+  await stage.client.generate(stage.request().body);
+});
+after(() => stage?.close());
+
+const KV_READS = ["get", "getWithMetadata"];
+
+/** The operations of one request, up to its answer and after it. */
+async function count(context, name, call) {
+  await quiet();
+  const since = (await stage.worker.e2e("GET", "journal")).length;
+  const answer = await call();
+  await quiet();
+  const all = await stage.worker.journal(since);
+  const atAnswer = Number(answer.headers.get("x-e2e-journal"));
+  const figures = summarise(all.filter(({ seq }) => seq < atAnswer));
+  const later = summarise(all.filter(({ seq }) => seq >= atAnswer));
+  context.diagnostic(`${name}, before the answer: ${JSON.stringify(figures)}`);
+  context.diagnostic(`${name}, after the answer: ${JSON.stringify(later)}`);
+  return { answer, figures, later };
+}
+
+function summarise(entries) {
+  const of = (binding, operations) =>
+    entries.filter((entry) => entry.binding === binding && (!operations || operations.includes(entry.op)));
+  const d1 = of("DB");
+  const sum = (name) => d1.reduce((total, entry) => total + (entry[name] ?? 0), 0);
+  return {
+    kvReads: of("KV_DEDUP", KV_READS).length,
+    kvWrites: of("KV_DEDUP", ["put", "delete"]).length,
+    d1RoundTrips: d1.length,
+    d1Statements: sum("statements"),
+    d1RowsRead: sum("rowsRead"),
+    d1RowsWritten: sum("rowsWritten"),
+    r2: of("BUCKET").length,
+    runner: of("RUNNER").length,
+    outgoing: of("fetch").length,
+  };
+}
+
+// Work after the answer (`waitUntil`, the drain) is over once the journal stops growing.
+async function quiet() {
+  let length = -1;
+  await waitFor("the Worker to be quiet", async () => {
+    const before = length;
+    ({ length } = await stage.worker.e2e("GET", "journal"));
+    return length === before;
+  }, { everyMs: 400 });
+}
+
+test("a fresh generation: 1 KV read, at most 2 KV writes, 2 D1 round trips", async (context) => {
+  const { body } = stage.request();
+  const { answer, figures, later } = await count(context, "fresh", () => stage.client.generate(body));
+  expectFresh(answer);
+  assert.equal(figures.kvReads, 1);
+  assert.ok(figures.kvWrites + later.kvWrites <= 2, "KV writes, those after the answer included");
+  assert.equal(figures.d1RoundTrips, 2);
+  assert.equal(figures.outgoing, 1);
+});
+
+test("a replay by a warm isolate: at most 1 KV read, no D1", async (context) => {
+  const { body } = stage.request();
+  const first = await stage.client.generate(body);
+  const { answer, figures } = await count(context, "replay", () => stage.client.generate(body));
+  expectReplay(answer, first);
+  assert.ok(figures.kvReads <= 1);
+  assert.equal(figures.d1RoundTrips, 0);
+  assert.equal(figures.kvWrites, 0);
+  assert.equal(figures.runner, 0);
+});
+
+test("a replay from KV by a cold isolate asks D1 for the API key only", async (context) => {
+  const { body } = stage.request();
+  const first = await stage.client.generate(body);
+  await quiet();
+  await stage.worker.kill9();
+  await stage.worker.boot();
+  const { answer, figures } = await count(context, "replay, cold", () => stage.client.generate(body));
+  expectReplay(answer, first);
+  assert.ok(figures.d1RoundTrips <= 2, "the API key, and the environment's name");
+});
+
+test("a drain reads at most 9 rows a due row", async (context) => {
+  const { fakes, worker, client } = stage;
+  const DUE = 20;
+  await fakes.script("webhook", "/webhook/plain", { status: 503 }, -1);
+  for (let made = 0; made < DUE; made += 1) {
+    expectFresh(await client.generate(stage.owedRequest("hook").body));
+  }
+  await quiet();
+  await fakes.clearScript();
+  await worker.clock(worker.now - Date.now() + 6 * 3_600_000);
+  const since = (await worker.e2e("GET", "journal")).length;
+  await worker.cron();
+  await quiet();
+  const figures = summarise(await worker.journal(since));
+  context.diagnostic(`a tick with ${DUE} due rows: ${JSON.stringify(figures)}`);
+  assert.ok(figures.d1RowsRead <= 9 * DUE, `${figures.d1RowsRead} rows read`);
+});
