@@ -141,15 +141,10 @@ impl PublisherSettings {
                 "None while the file exists: a second create is refused by GitHub; a file that a \
                  person deletes is not written again, since its commit is found in the history."
             }
-            Kind::Wordpress(_) => {
-                "A second post may be visible for a moment if WordPress finishes a request long \
-                 after its time-out; it is then moved to the trash. A post whose slug and marker a \
-                 person changed within the retries of a lost answer is not recognised."
-            }
-            Kind::Ghost(_) => {
-                "A second draft, never a second published post, may exist for a moment; it is \
-                 deleted. A post whose slug a person changed within the retries of a lost answer \
-                 is not recognised."
+            Kind::Wordpress(_) | Kind::Ghost(_) => {
+                "An unseen draft may be left behind if the site finishes a request long after its \
+                 time-out; a second post is never published. A post that a person renames, rewrites \
+                 or deletes within the retries of a lost answer may be written again."
             }
             Kind::Webhook(_) => {
                 "The receiver may get the same message more than once, always with the same \

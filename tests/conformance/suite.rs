@@ -617,3 +617,35 @@ fn a_receivers_message_is_the_same_at_every_attempt() {
     }
     "##);
 }
+
+#[test]
+fn a_look_that_fails_after_a_creation_leaves_the_outcome_open() {
+    let mut world = Wordpress::default();
+    let settings = settings(&world);
+    let mut delivery = delivery(&settings, TARGET);
+    // The slug is kept by the site, so that the creation is followed by a second look.
+    world.reserved = vec![TARGET.to_owned()];
+    let outcome = delivery
+        .attempt(&mut world, &[(2, Fault::LostBefore)])
+        .outcome;
+    assert!(
+        matches!(outcome, Some(Outcome::Ambiguous(_))),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_draft_that_a_person_renamed_and_published_is_left_as_it_is() {
+    let mut world = Wordpress::default();
+    let settings = settings(&world);
+    let mut delivery = delivery(&settings, TARGET);
+    delivery.attempt(&mut world, &[(2, Fault::CrashBefore)]);
+    "a-better-name".clone_into(&mut world.posts[0].slug);
+    "publish".clone_into(&mut world.posts[0].status);
+    let outcome = delivery.finish(&mut world);
+    assert_eq!(
+        published(&outcome),
+        (true, "https://blog.example.com/a-better-name/")
+    );
+    assert_eq!(world.posts.len(), 1);
+}
