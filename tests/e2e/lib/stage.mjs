@@ -10,12 +10,17 @@ import { waitFor } from "./wait.mjs";
 
 export const ACCOUNTS = ["acme", "globex"];
 
-/** Starts everything; `vars` and `secrets` go to the Worker, over those of wrangler.toml. */
-export async function setStage(name, { vars = {}, ...options } = {}) {
+/**
+ * Starts everything. `vars`, `secrets` and `bindings` go to the Worker, over those of wrangler.toml;
+ * `publishers` makes other destinations from the fakes' address.
+ */
+export async function setStage(name, { vars = {}, publishers, withoutClient, ...options } = {}) {
   const fakes = await Fakes.start(name);
   await fakes.control("POST", "config", { webhook: { signed: { secrets: [HOOK_SECRET] } } });
-  const worker = await Worker.start(name, { vars: { ...varsFor(fakes), ...vars }, ...options });
-  const client = await Client.create(worker, "acme");
+  const allVars = { ...varsFor(fakes), ...vars };
+  if (publishers) allVars.PUBLISHERS = publishers(fakes);
+  const worker = await Worker.start(name, { vars: allVars, ...options });
+  const client = withoutClient ? new Client(worker, "acme", "none") : await Client.create(worker, "acme");
   return new Stage(fakes, worker, client);
 }
 
