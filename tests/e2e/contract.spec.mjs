@@ -26,17 +26,25 @@ after(() => Promise.all([...stages.values()].map(async (stage) => (await stage).
 for (const transcript of transcripts) {
   // Some hold to the millisecond, which only a simulated clock can.
   const exact = transcript.given.some(({ advance }) => advance?.includes("."));
-  const options = { skip: exact && "exact to the millisecond: checked against the simulated clock" };
+  const options = {
+    skip: exact && "exact to the millisecond: checked against the simulated clock",
+  };
   test(`${transcript.number} ${transcript.name}`, options, () => replay(transcript));
 }
 
 async function replay({ given, request, expect, billed }) {
   const stage = await stageFor(given);
-  const scene = { stage, words: { tag: uniqueTag() }, caller: "acme", clients: { acme: stage.client } };
+  const scene = {
+    stage,
+    words: { tag: uniqueTag() },
+    caller: "acme",
+    clients: { acme: stage.client },
+  };
   try {
     for (const step of given) await STEPS[stepName(step)]?.(scene, step);
     check(scene, expect, await act(scene, request));
-    if (billed !== undefined) assert.equal(await stage.fakes.billed(scene.words.tag), billed, "billed");
+    if (billed !== undefined)
+      assert.equal(await stage.fakes.billed(scene.words.tag), billed, "billed");
   } finally {
     await stage.fakes.clearScript();
     await stage.worker.rules();
@@ -67,7 +75,8 @@ const STEPS = {
     service === "gemini"
       ? stage.fakes.script("gemini", words.tag, fault, times)
       : stage.fakes.script("webhook", `/webhook/${service}`, fault, times),
-  store: ({ stage }, { store }) => stage.worker.rules(...Object.keys(store).map((kind) => BROKEN[kind])),
+  store: ({ stage }, { store }) =>
+    stage.worker.rules(...Object.keys(store).map((kind) => BROKEN[kind])),
   async advance({ stage: { worker } }, { advance }) {
     await worker.clock(worker.now - Date.now() + milliseconds(advance));
     await worker.cron();
@@ -112,7 +121,11 @@ async function act(scene, { method, path, headers = {}, body, bodyText, as = sce
     Object.entries(headers).map(([name, value]) => [name, fill(scene, value)]),
   );
   const { worker } = scene.stage;
-  const request = [method, fill(scene, path), payload === undefined ? undefined : fill(scene, payload)];
+  const request = [
+    method,
+    fill(scene, path),
+    payload === undefined ? undefined : fill(scene, payload),
+  ];
   return send(worker, ...request, { ...(await authority(scene, as)), ...filled });
 }
 
@@ -166,5 +179,7 @@ function milliseconds(duration) {
   const [, days = 0, hours = 0, minutes = 0, seconds = 0] = duration.match(
     /^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?$/,
   );
-  return ((Number(days) * 24 + Number(hours)) * 60 + Number(minutes)) * 60_000 + Number(seconds) * 1_000;
+  return (
+    ((Number(days) * 24 + Number(hours)) * 60 + Number(minutes)) * 60_000 + Number(seconds) * 1_000
+  );
 }

@@ -102,7 +102,11 @@ test("GET shows the generation with its deliveries; lists find it by key and req
   for (const query of [`key=order-${tag}`, `requestId=${requestId}`]) {
     const list = await client.call("GET", `/api/v1/generations?${query}`);
     expectAnswer(list, 200);
-    assert.deepEqual(list.json.items.map((item) => item.id), [id], query);
+    assert.deepEqual(
+      list.json.items.map((item) => item.id),
+      [id],
+      query,
+    );
     assert.equal(list.json.nextCursor, null);
   }
 });

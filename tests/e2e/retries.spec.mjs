@@ -43,7 +43,12 @@ test("the retry of a refused request is generated while KV still shows the old m
   const { tag, body } = stage.request();
   await fakes.script("gemini", tag, { status: 429 });
   // The first write (the running mark) stays; whatever would take it back is lost.
-  await worker.rules({ binding: "KV_DEDUP", op: "put|delete", skip: 1, error: "KV PUT failed: 500" });
+  await worker.rules({
+    binding: "KV_DEDUP",
+    op: "put|delete",
+    skip: 1,
+    error: "KV PUT failed: 500",
+  });
   expectAnswer(await client.generate(body), 503, "gemini_rate_limited");
   await worker.kill9();
   await worker.boot();
@@ -59,7 +64,13 @@ test("a repeat is one generation at 1 s, 4:59, 5:01, 20 min and 29:59, and a new
   const made = Date.parse(first.json.createdAt);
   const start = worker.now - Date.now();
   const at = (age) => worker.clock(made + age - Date.now());
-  for (const age of [SECOND, 4 * MINUTE + 59 * SECOND, 5 * MINUTE + SECOND, 20 * MINUTE, 30 * MINUTE - SECOND]) {
+  for (const age of [
+    SECOND,
+    4 * MINUTE + 59 * SECOND,
+    5 * MINUTE + SECOND,
+    20 * MINUTE,
+    30 * MINUTE - SECOND,
+  ]) {
     await at(age);
     expectReplay(await client.generate(body), first);
   }

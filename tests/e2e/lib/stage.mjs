@@ -20,13 +20,19 @@ export async function setStage(name, { vars = {}, publishers, withoutClient, ...
   const allVars = { ...varsFor(fakes), ...vars };
   if (publishers) allVars.PUBLISHERS = publishers(fakes);
   const worker = await Worker.start(name, { vars: allVars, ...options });
-  const client = withoutClient ? new Client(worker, "acme", "none") : await Client.create(worker, "acme");
+  const client = withoutClient
+    ? new Client(worker, "acme", "none")
+    : await Client.create(worker, "acme");
   return new Stage(fakes, worker, client);
 }
 
 /** Variables that point at the fakes, with a destination of each idempotency class. */
 export function varsFor(fakes) {
-  const hook = (name) => ({ kind: "webhook", url: `${fakes.url}/webhook/${name}`, accounts: ACCOUNTS });
+  const hook = (name) => ({
+    kind: "webhook",
+    url: `${fakes.url}/webhook/${name}`,
+    accounts: ACCOUNTS,
+  });
   return {
     GEMINI_BASE_URL: fakes.url,
     PUBLISHERS: {
@@ -53,7 +59,13 @@ class Stage {
     const tag = uniqueTag();
     return {
       tag,
-      body: { site: "blog", pipeline: "daily", userPrompt: `${tag} Write.`, publish: [], ...overrides },
+      body: {
+        site: "blog",
+        pipeline: "daily",
+        userPrompt: `${tag} Write.`,
+        publish: [],
+        ...overrides,
+      },
     };
   }
 
@@ -74,7 +86,9 @@ class Stage {
 
   /** What was published to the R2 destination under the tag. */
   async published(tag) {
-    return (await this.worker.r2Keys()).filter((key) => key.startsWith("files/") && key.includes(tag));
+    return (await this.worker.r2Keys()).filter(
+      (key) => key.startsWith("files/") && key.includes(tag),
+    );
   }
 }
 
