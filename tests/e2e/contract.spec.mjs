@@ -1,5 +1,6 @@
-// The transcripts of tests/contract, replayed against real workerd: what a caller sends, and what it
-// must get. {tag} is a word that no other transcript uses, {first.id} a member of an earlier answer.
+// The transcripts of tests/contract, replayed against real workerd: what a caller sends, and what
+// it must get. {tag} is a word that no other transcript uses, {first.id} a member of an earlier
+// answer.
 
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";

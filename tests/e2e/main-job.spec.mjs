@@ -1,5 +1,5 @@
-// The main job: a request is paid for once, stored, published by the cron trigger, and answered from
-// the store ever after.
+// The main job: a request is paid for once, stored, published by the cron trigger, and answered
+// from the store ever after.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

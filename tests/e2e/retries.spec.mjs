@@ -5,6 +5,7 @@ import { after, before, test } from "node:test";
 
 import { expectAnswer, expectFresh, expectReplay, expectRetryAfter } from "./lib/expect.mjs";
 import { setStage } from "./lib/stage.mjs";
+import { waitFor } from "./lib/wait.mjs";
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -126,6 +127,27 @@ test("windowMinutes of the first request rules", async () => {
   expectReplay(await client.generate({ ...body, windowMinutes: 1 }), first);
   await worker.clock(start + 121 * MINUTE);
   expectFresh(await client.generate(body));
+  assert.equal(await fakes.billed(tag), 2);
+  await worker.clock(start);
+});
+
+test("a purged generation answers 410, and its request is fresh", async () => {
+  const { fakes, worker, client } = stage;
+  const { tag, body } = stage.request();
+  const first = await client.generate(body, { "idempotency-key": tag });
+  expectFresh(first);
+  const path = `/api/v1/generations/${first.json.id}`;
+  const start = worker.now - Date.now();
+  await worker.clock(start + 29 * 24 * HOUR);
+  await worker.cron();
+  expectAnswer(await client.call("GET", path), 200);
+  await worker.clock(start + 31 * 24 * HOUR);
+  await waitFor("the purge", async () => {
+    await worker.cron();
+    return (await client.call("GET", path)).status === 410;
+  });
+  expectAnswer(await client.call("GET", path), 410, "gone");
+  expectFresh(await client.generate(body, { "idempotency-key": tag }));
   assert.equal(await fakes.billed(tag), 2);
   await worker.clock(start);
 });

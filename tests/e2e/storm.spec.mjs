@@ -111,7 +111,7 @@ test("two Worker processes on one D1 database make one purchase", async () => {
       const { tag, body } = stage.request();
       const callers = Array.from({ length: 20 }, (_, n) => (n % 2 ? elsewhere : stage.client));
       const answers = await Promise.all(callers.map((client) => client.generate(body)));
-      // The second process can't reach the first one's runner, so its callers may have to come again.
+      // The second process can't reach the first one's runner: its callers may have to come again.
       const made = answers.filter(({ status }) => status === 201);
       assert.equal(made.length, 1, answers.map(({ status }) => status).join());
       assert.equal((await stage.fakes.asked(tag)).length, 1);
