@@ -82,6 +82,8 @@ CREATE INDEX generations_by_key ON generations (account, key, created_at DESC);
 CREATE INDEX generations_by_request ON generations (account, request_id);
 CREATE INDEX generations_unsettled ON generations (state, lease_until)
   WHERE state IN ('queued', 'running', 'unknown', 'held');
+CREATE INDEX generations_to_decide ON generations (lease_until)
+  WHERE state = 'unknown' AND operation = 0;
 CREATE INDEX generations_to_purge ON generations (purge_at) WHERE purge_at IS NOT NULL;
 
 -- Who holds a key: the one atomic arbiter.
@@ -140,6 +142,8 @@ CREATE INDEX deliveries_due ON deliveries (publisher, account, next_attempt_at)
 CREATE INDEX deliveries_stale ON deliveries (due_since)
   WHERE status = 'pending' AND stale_alerted = 0;
 CREATE INDEX deliveries_by_status ON deliveries (account, status, created_at DESC, id DESC);
+CREATE INDEX deliveries_unwell ON deliveries (status, created_at DESC, id DESC)
+  WHERE status IN ('dead', 'outcome_unknown');
 CREATE INDEX deliveries_by_account ON deliveries (account, created_at DESC, id DESC);
 
 CREATE TABLE credit_days (

@@ -5,29 +5,23 @@ use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
 
-use crate::config::Config;
-use crate::gemini::price::PriceTable;
+use crate::config::{Config, ConfigFault};
 use crate::idempotency::record::{Job, Settlement};
 use crate::ports::{
     Clock, Database, DbError, IsolateCache, KeyValue, Objects, Outbound, Queues, Random,
     RateLimiter, Rows, Statement, Task, Telemetry, Zones,
 };
-use crate::publish::settings::PublisherSettings;
 use crate::stats::Stats;
 use crate::store;
 use crate::time::{Span, Timestamp};
 
-/// What the configuration came to: typed, or the list of its faults.
+/// What the configuration came to.
 #[derive(Debug)]
-pub struct Setup {
+pub struct Settings {
     /// The configuration, with defaults in place of what is faulty.
     pub config: Config,
-    /// Destinations by name.
-    pub publishers: std::collections::BTreeMap<String, PublisherSettings>,
-    /// Prices by model and date.
-    pub prices: PriceTable,
-    /// What is wrong, as (variable, problem); a Worker with any fault refuses to work.
-    pub faults: Vec<(String, String)>,
+    /// What is wrong; a Worker with any fault refuses to work.
+    pub faults: Vec<ConfigFault>,
 }
 
 /// Why a runner could not be reached.
@@ -70,7 +64,7 @@ pub trait Background {
 #[derive(Clone)]
 #[expect(missing_docs, reason = "each field is described by its port")]
 pub struct App {
-    pub setup: Rc<Setup>,
+    pub settings: Rc<Settings>,
     pub clock: Rc<dyn Clock>,
     pub random: Rc<dyn Random>,
     pub zones: Rc<dyn Zones>,
@@ -97,7 +91,7 @@ impl std::fmt::Debug for App {
 impl App {
     /// The configuration.
     pub fn config(&self) -> &Config {
-        &self.setup.config
+        &self.settings.config
     }
 
     /// The present moment.

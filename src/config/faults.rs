@@ -30,6 +30,14 @@ impl Faults {
         });
     }
 
+    /// Notes a fault told as `member: problem`, below `path`.
+    pub(super) fn add_in(&mut self, path: &str, told: &str) {
+        match told.split_once(": ") {
+            Some((member, problem)) => self.add(format!("{path}.{member}"), problem),
+            None => self.add(path, told),
+        }
+    }
+
     /// The value, or `None` with its fault noted.
     pub(super) fn keep<T>(&mut self, name: &str, parsed: Result<T, String>) -> Option<T> {
         parsed.map_err(|problem| self.add(name, problem)).ok()

@@ -7,24 +7,25 @@ mod faults;
 mod gate;
 pub mod names;
 mod pipelines;
-mod target;
 mod values;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::gemini::price::PriceTable;
 use crate::key::pointer::JsonPointer;
 use crate::ports::Zones;
+use crate::publish::settings::PublisherSettings;
 use crate::time::{Span, Timestamp};
 
 pub use faults::ConfigFault;
 pub use gate::{GateRefusal, OutputGate};
 pub use names::{ENTRIES, Entry, Kind};
 pub use pipelines::{Destination, NearDuplicates, Pipeline};
-pub use target::{TARGET_MAX_BYTES, Target, TargetValues};
 pub use values::is_model;
 
+pub(crate) use pipelines::destination_target;
 pub(crate) use values::name as parse_name;
 
 use faults::{Faults, member};
@@ -63,8 +64,8 @@ pub struct Config {
     pub on_unknown: OnUnknown,
     /// JSON pointers that the derived key leaves out.
     pub identity_ignores: Vec<JsonPointer>,
-    /// Prices over the built-in table.
-    pub prices: Value,
+    /// What tokens cost.
+    pub prices: PriceTable,
     /// When the digest is made: since midnight, in its time zone.
     pub digest_time: Span,
     /// The digest's time zone.
@@ -79,8 +80,8 @@ pub struct Config {
     pub cors_origins: Vec<String>,
     /// The currency of reports.
     pub currency: Currency,
-    /// Destinations by name.
-    pub publishers: BTreeMap<String, Value>,
+    /// Publishers by name; a faulty one is left out.
+    pub publishers: BTreeMap<String, PublisherSettings>,
     /// Settings of pipelines by `SITE/PIPELINE`.
     pub pipelines: BTreeMap<String, Pipeline>,
     /// The key with which Gemini is called.
@@ -168,17 +169,18 @@ impl Config {
             faults: Faults::default(),
         };
         reader.bindings();
-        let publishers = reader.table(&names::PUBLISHERS);
-        let pipelines = reader.table(&names::PIPELINES);
+        let environment = reader.required(&names::ENVIRONMENT, values::name);
+        let publishers = reader.publishers(&environment);
+        let pipelines = reader.pipelines(&publishers);
         let config = Self {
-            environment: reader.required(&names::ENVIRONMENT, values::name),
+            environment,
             gemini_base_url: reader.read(&names::GEMINI_BASE_URL, values::base_url),
             gemini_upstream: reader.choice(&names::GEMINI_UPSTREAM, UPSTREAMS),
             default_model: reader.read(&names::DEFAULT_MODEL, values::model),
             kv_failure_policy: reader.choice(&names::KV_FAILURE_POLICY, KV_FAILURE_POLICIES),
             on_unknown: reader.choice(&names::ON_UNKNOWN, UNKNOWN_FATES),
             identity_ignores: reader.read(&names::IDENTITY_IGNORES, json_pointers),
-            prices: Value::Object(reader.table(&names::PRICES)),
+            prices: reader.prices(),
             digest_time: reader.read(&names::DIGEST_TIME, values::time_of_day),
             digest_timezone: reader.zone(),
             stale_after: Span::from_minutes(reader.integer(&names::STALE_MINUTES, 1..=43_200)),
@@ -189,13 +191,13 @@ impl Config {
                 code: reader.read(&names::CURRENCY, values::currency),
                 micros_per_usd: reader.read(&names::CURRENCY_PER_USD, values::millionths),
             },
-            publishers: reader.publishers(publishers),
-            pipelines: reader.pipelines(&pipelines),
+            publishers: sound(publishers),
+            pipelines,
             gemini_api_key: reader.secret(&names::GEMINI_API_KEY, 1),
             admin_token: reader.secret(&names::ADMIN_TOKEN, ADMIN_TOKEN_MIN_CHARS),
             slack_webhook_url: reader.optional(&names::SLACK_WEBHOOK_URL, values::web_url),
         };
-        reader.check_destinations(&config);
+
         (config, reader.faults.0)
     }
 
@@ -290,7 +292,7 @@ impl Reader<'_> {
     }
 
     /// A table of JSON.
-    fn table(&mut self, entry: &Entry) -> serde_json::Map<String, Value> {
+    fn table(&mut self, entry: &Entry) -> Table {
         self.read(entry, |text| match serde_json::from_str(text) {
             Ok(Value::Object(map)) => Ok(map),
             Ok(_) => Err("must be a table".to_owned()),
@@ -343,37 +345,62 @@ impl Reader<'_> {
         mode
     }
 
-    fn publishers(&mut self, table: serde_json::Map<String, Value>) -> BTreeMap<String, Value> {
-        for name in table.keys() {
-            self.faults
-                .keep(&member(names::PUBLISHERS.name, name), values::name(name));
+    /// The built-in prices with the configured ones over them.
+    fn prices(&mut self) -> PriceTable {
+        let table = Value::Object(self.table(&names::PRICES));
+        PriceTable::parse(&table).unwrap_or_else(|faults| {
+            for fault in faults {
+                let path = format!("{}{}", names::PRICES.name, fault.pointer);
+                self.faults.add(path, fault.problem);
+            }
+            PriceTable::default()
+        })
+    }
+
+    /// All publishers by name; a faulty one is named, and `None` here.
+    fn publishers(&mut self, environment: &str) -> Publishers {
+        let table = self.table(&names::PUBLISHERS);
+        let mut publishers = Publishers::new();
+        for (name, settings) in &table {
+            let path = member(names::PUBLISHERS.name, name);
+            self.faults.keep(&path, values::name(name));
+            let settings = PublisherSettings::parse(name, settings, self.sources.text, environment);
+            if settings
+                .as_ref()
+                .is_ok_and(|settings| settings.kind() == "r2")
+                && !(self.sources.bound)(names::BUCKET.name)
+            {
+                self.faults
+                    .add(path.as_str(), "is an r2 publisher, but BUCKET is not bound");
+            }
+            for problem in settings.as_ref().err().into_iter().flatten() {
+                self.faults.add_in(&path, problem);
+            }
+            publishers.insert(name.clone(), settings.ok());
         }
-        table.into_iter().collect()
+        publishers
     }
 
-    fn pipelines(&mut self, table: &serde_json::Map<String, Value>) -> BTreeMap<String, Pipeline> {
-        let entries = table.iter();
-        entries
-            .filter_map(|(key, value)| {
-                Some((key.clone(), pipelines::parse(key, value, &mut self.faults)?))
-            })
-            .collect()
-    }
-
-    /// A pipeline's destinations must name publishers that exist.
-    fn check_destinations(&mut self, config: &Config) {
-        for (key, pipeline) in &config.pipelines {
-            for (at, destination) in pipeline.publish.iter().enumerate() {
-                if !config.publishers.contains_key(&destination.publisher) {
-                    let path = member(names::PIPELINES.name, key);
-                    self.faults.add(
-                        format!("{path}.publish[{at}].publisher"),
-                        "names a publisher that PUBLISHERS does not have",
-                    );
-                }
+    fn pipelines(&mut self, publishers: &Publishers) -> BTreeMap<String, Pipeline> {
+        let table = self.table(&names::PIPELINES);
+        let mut pipelines = BTreeMap::new();
+        for (key, value) in &table {
+            if let Some(pipeline) = pipelines::parse(key, value, publishers, &mut self.faults) {
+                pipelines.insert(key.clone(), pipeline);
             }
         }
+        pipelines
     }
+}
+
+/// Publishers by name; `None` stands for one that is there but faulty.
+type Publishers = BTreeMap<String, Option<PublisherSettings>>;
+
+fn sound(publishers: Publishers) -> BTreeMap<String, PublisherSettings> {
+    let named = publishers.into_iter();
+    named
+        .filter_map(|(name, settings)| Some((name, settings?)))
+        .collect()
 }
 
 /// A list of JSON pointers; the one to the whole document would ignore everything.
@@ -392,6 +419,9 @@ fn origins(text: &str) -> Result<Vec<String>, String> {
     let list = list.ok_or("must be a list of origins, such as `[\"https://example.com\"]`")?;
     list.iter().map(|text| values::origin(text)).collect()
 }
+
+/// A table of the configuration.
+type Table = serde_json::Map<String, Value>;
 
 /// A standard choice, and all there are.
 type Choices<'a, T> = (T, &'a [(&'static str, T)]);

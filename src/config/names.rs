@@ -190,6 +190,21 @@ answers 500 `misconfigured`. A variable holds at most 5,120 bytes (a limit of th
 ";
 
 const TABLES: &str = r#"
+## Prices
+
+US dollars for a million tokens. An entry replaces the built-in one of its name.
+
+```toml
+[vars.PRICES]
+"gemini-pro-latest" = "gemini-4-argon"   # a name that stands for another model
+"gemini-4-argon" = [
+  { input = 2, output = 10, cached = 0.1 },
+  { from = "2026-12-01", input = 4, output = 20, cached = 0.2 },
+]
+```
+
+`cached` and `audio` are as `input` where they are missing; `long` holds the rates of prompts over
+200,000 tokens.
 ## Publishers
 
 ```toml
@@ -209,7 +224,7 @@ Secrets are named, never written here: `secrets = ["HOOK_SECRET"]`.
 accounts = ["default"]   # whose pipeline it is; only `default` where absent
 model = "gemini-3.8-flash"
 publish = [{ publisher = "archive", target = "{site}/{date}/{id}.md" }]
-template = "markdown"    # raw | json | markdown
+template = "markdown"    # text (default) | json | markdown
 near_duplicates = "hold" # or allow (default)
 
 [vars.PIPELINES."demo/articles".gate]
@@ -221,7 +236,5 @@ must_not_contain = ["As an AI"]
 
 `target` may use `{account}`, `{site}`, `{pipeline}`, `{date}` (UTC, of the request's anchor),
 `{id}` (the generation's) and `{topic}`. They are filled in once, when the request is claimed.
-`{{` and `}}` stand for braces.
-
 An output that the gate refuses is held: stored, paid for, and left to a person.
 "#;

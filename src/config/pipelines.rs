@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::faults::{Faults, Members, member};
 use super::gate::OutputGate;
-use super::target::Target;
-use super::values;
+use super::{Publishers, values};
+use crate::publish::target::check_pattern;
+use crate::publish::template::Template;
 
 /// Settings of one pipeline.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +17,8 @@ pub struct Pipeline {
     pub model: Option<String>,
     /// Where outputs go when the request does not say.
     pub publish: Vec<Destination>,
-    /// What is sent: the template's settings.
-    pub template: Option<Value>,
+    /// What is sent, unless the publisher has a template of its own.
+    pub template: Option<Template>,
     /// Rules for what may be published by itself.
     pub gate: Option<OutputGate>,
     /// What happens to a second generation for one target within a day.
@@ -29,8 +30,8 @@ pub struct Pipeline {
 pub struct Destination {
     /// The publisher's name.
     pub publisher: String,
-    /// Where in it.
-    pub target: Target,
+    /// Where in it; its placeholders are filled in at the claim.
+    pub target: String,
 }
 
 /// What happens to a second generation for one publisher and target within a day.
@@ -44,7 +45,12 @@ pub enum NearDuplicates {
 }
 
 /// Reads one entry of the table; its key is `SITE/PIPELINE`.
-pub(super) fn parse(key: &str, value: &Value, faults: &mut Faults) -> Option<Pipeline> {
+pub(super) fn parse(
+    key: &str,
+    value: &Value,
+    publishers: &Publishers,
+    faults: &mut Faults,
+) -> Option<Pipeline> {
     let path = member("PIPELINES", key);
     let named = key
         .split_once('/')
@@ -66,11 +72,15 @@ pub(super) fn parse(key: &str, value: &Value, faults: &mut Faults) -> Option<Pip
     let members = Members::of(&path, value, &known, faults)?;
     let model = members.text("model", faults);
     let near_duplicates = members.text("near_duplicates", faults);
+    let accounts = accounts(&members, faults);
+    let publish = destinations(&members, |it| may(it, &accounts, publishers), faults);
     Some(Pipeline {
-        accounts: accounts(&members, faults),
+        accounts,
         model: model.and_then(|text| faults.keep(&members.path("model"), values::model(text))),
-        publish: destinations(&members, faults),
-        template: members.value("template").cloned(),
+        publish,
+        template: members
+            .value("template")
+            .and_then(|value| faults.keep(&members.path("template"), Template::parse(value))),
         gate: members
             .value("gate")
             .map(|gate| OutputGate::parse(&members.path("gate"), gate, faults)),
@@ -106,7 +116,11 @@ fn accounts(members: &Members<'_>, faults: &mut Faults) -> Vec<String> {
     accounts
 }
 
-fn destinations(members: &Members<'_>, faults: &mut Faults) -> Vec<Destination> {
+fn destinations(
+    members: &Members<'_>,
+    may: impl Fn(&Destination) -> Result<(), String>,
+    faults: &mut Faults,
+) -> Vec<Destination> {
     let path = members.path("publish");
     let Some(value) = members.value("publish") else {
         return Vec::new();
@@ -129,8 +143,9 @@ fn destinations(members: &Members<'_>, faults: &mut Faults) -> Vec<Destination> 
             continue;
         };
         if destinations.contains(&destination) {
-            faults.add(path, "repeats an earlier destination");
+            faults.add(path.as_str(), "repeats an earlier destination");
         }
+        faults.keep(&member(&path, "publisher"), may(&destination));
         destinations.push(destination);
     }
     destinations
@@ -147,6 +162,25 @@ fn destination(path: &str, item: &Value, faults: &mut Faults) -> Option<Destinat
     let target = members.text("target", faults);
     Some(Destination {
         publisher: faults.keep(&members.path("publisher"), values::name(publisher?))?,
-        target: faults.keep(&members.path("target"), Target::parse(target?))?,
+        target: faults.keep(&members.path("target"), destination_target(target?))?,
     })
+}
+
+/// A destination's publisher must exist and be open to each of the pipeline's accounts. One that
+/// is faulty has been named already.
+fn may(it: &Destination, accounts: &[String], publishers: &Publishers) -> Result<(), String> {
+    match publishers.get(&it.publisher) {
+        None => Err("names a publisher that PUBLISHERS does not have".to_owned()),
+        Some(Some(settings)) if !accounts.iter().all(|account| settings.is_open_to(account)) => {
+            Err("names a publisher that is not open to each of the accounts".to_owned())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// A target whose placeholders and path are sound.
+pub(crate) fn destination_target(text: &str) -> Result<String, String> {
+    check_pattern(text)
+        .map(|()| text.to_owned())
+        .map_err(str::to_owned)
 }

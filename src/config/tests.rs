@@ -15,7 +15,7 @@ impl Zones for TwoZones {
 
 /// The configuration with these texts over a sound one; an empty text takes one away.
 fn parse(texts: &[(&str, &str)]) -> (Config, Vec<String>) {
-    parse_bound(texts, &["KV_DEDUP", "DB", "RUNNER"])
+    parse_bound(texts, &["KV_DEDUP", "DB", "RUNNER", "BUCKET"])
 }
 
 fn parse_bound(texts: &[(&str, &str)], bound: &[&str]) -> (Config, Vec<String>) {
@@ -84,13 +84,19 @@ fn every_fault_is_named_at_once() {
             ("DIGEST_TIMEZONE", "Tokyo"),
             ("STALE_MINUTES", "0"),
             ("CORS_ORIGINS", "*"),
-            ("PRICES", "[]"),
+            ("PRICES", r#"{"gemini-x":{"input":-1}}"#),
+            ("CURRENCY_PER_USD", "{"),
             ("RUNNER_MODE", "durable_object"),
-            ("PUBLISHERS", "{"),
+            (
+                "PUBLISHERS",
+                r#"{"shut":{"kind":"r2","accounts":["acme"]},"Bad":{"kind":"r3"}}"#,
+            ),
             (
                 "PIPELINES",
                 r#"{"demo":1,"a/b":{"publish":[{"publisher":"x","target":"{slug}"},
-                {"publisher":"x","target":"y"}],"acounts":[],"near_duplicates":"drop",
+                {"publisher":"x","target":"y"},{"publisher":"Bad","target":"y"},
+                {"publisher":"shut","target":"../y"},{"publisher":"shut","target":"y"}],
+                "template":"makrdown","acounts":[],"near_duplicates":"drop",
                 "gate":{"min_chars":-1}}}"#,
             ),
         ],
@@ -98,26 +104,44 @@ fn every_fault_is_named_at_once() {
     );
     insta::assert_snapshot!(faults.join("\n"), @r#"
     KV_DEDUP is not bound; environments inherit no bindings
-    PUBLISHERS is not valid JSON, at column 1
     ENVIRONMENT is not set
+    PUBLISHERS.shut is an r2 publisher, but BUCKET is not bound
+    PUBLISHERS.Bad must be 1 to 64 of `a-z 0-9 . _ -`, starting with a letter or digit
+    PUBLISHERS.Bad.kind must be r2, webhook, github, wordpress, ghost or queue
+    PIPELINES.demo must be named SITE/PIPELINE, each 1 to 64 of `a-z 0-9 . _ -`
+    PIPELINES.demo must be a table
+    PIPELINES."a/b".acounts is not known here
+    PIPELINES."a/b".publish[0].target may use {account} {site} {pipeline} {date} {id} {topic} and no other braces
+    PIPELINES."a/b".publish[1].publisher names a publisher that PUBLISHERS does not have
+    PIPELINES."a/b".publish[2].publisher must be 1 to 64 of `a-z 0-9 . _ -`, starting with a letter or digit
+    PIPELINES."a/b".publish[3].target must be a relative path without empty, `.` or `..` parts, `\`, control characters or outer white space
+    PIPELINES."a/b".publish[4].publisher names a publisher that is not open to each of the accounts
+    PIPELINES."a/b".template must be text, json or markdown
+    PIPELINES."a/b".gate.min_chars must be a whole number that is not negative
+    PIPELINES."a/b".near_duplicates must be `allow` or `hold`
     GEMINI_BASE_URL must be https, unless its host is the loopback interface
     KV_FAILURE_POLICY must be `deny` or `arbiter`
     IDENTITY_IGNORES must be a list of JSON pointers, such as `["/generationConfig/seed"]`
-    PRICES must be a table
+    PRICES/gemini-x/input must be a price in US dollars for a million tokens
+    PRICES/gemini-x/output is required
     DIGEST_TIME must be a time of day from 00:00 to 23:59
     DIGEST_TIMEZONE must be an IANA time zone
     STALE_MINUTES must be a whole number from 1 to 43200
     RUNNER_MODE is `durable_object`, but RUNNER is not bound
     CORS_ORIGINS must be a list of origins, such as `["https://example.com"]`
-    PIPELINES.demo must be named SITE/PIPELINE, each 1 to 64 of `a-z 0-9 . _ -`
-    PIPELINES.demo must be a table
-    PIPELINES."a/b".acounts is not known here
-    PIPELINES."a/b".publish[0].target may use {account} {site} {pipeline} {date} {id} {topic} and no other
-    PIPELINES."a/b".gate.min_chars must be a whole number that is not negative
-    PIPELINES."a/b".near_duplicates must be `allow` or `hold`
+    CURRENCY_PER_USD must be a decimal above 0 with at most six places, below 1000000000
     ADMIN_TOKEN must have 16 characters or more
-    PIPELINES."a/b".publish[0].publisher names a publisher that PUBLISHERS does not have
     "#);
+}
+
+#[test]
+fn tables_that_are_none_are_named() {
+    let (_, faults) = parse(&[("PRICES", "[]"), ("PUBLISHERS", "{"), ("PIPELINES", "1")]);
+    insta::assert_snapshot!(faults.join("\n"), @r"
+    PUBLISHERS is not valid JSON, at column 1
+    PIPELINES must be a table
+    PRICES must be a table
+    ");
 }
 
 #[test]
@@ -129,7 +153,10 @@ fn a_missing_runner_means_inline_unless_it_was_asked_for() {
 #[test]
 fn a_pipeline_is_read_in_full_and_only_for_its_accounts() {
     let (config, faults) = parse(&[
-        ("PUBLISHERS", r#"{"archive":{"kind":"r2"}}"#),
+        (
+            "PUBLISHERS",
+            r#"{"archive":{"kind":"r2","accounts":["acme"]}}"#,
+        ),
         (
             "PIPELINES",
             r#"{"demo/articles":{"accounts":["acme"],"model":"gemini-4-argon",
@@ -140,7 +167,7 @@ fn a_pipeline_is_read_in_full_and_only_for_its_accounts() {
     assert_eq!(faults, Vec::<String>::new());
     let pipeline = config.pipeline("acme", "demo", "articles").unwrap();
     assert_eq!(pipeline.model.as_deref(), Some("gemini-4-argon"));
-    assert_eq!(pipeline.publish[0].target.as_str(), "{date}/{id}.md");
+    assert_eq!(pipeline.publish[0].target, "{date}/{id}.md");
     assert_eq!(pipeline.near_duplicates, NearDuplicates::Hold);
     assert_eq!(pipeline.gate.as_ref().unwrap().chars_min, Some(10));
     assert_eq!(config.pipeline("default", "demo", "articles"), None);
@@ -164,7 +191,7 @@ fn no_secret_is_ever_shown() {
 
 #[test]
 fn a_variable_that_the_platform_would_refuse_is_a_fault() {
-    let long = format!("{{\"gemini-x\":\"{}\"}}", "9".repeat(5_200));
+    let long = format!("{{{}}}", " ".repeat(5_200));
     let (_, faults) = parse(&[("PRICES", &long)]);
     assert_eq!(
         faults,

@@ -195,3 +195,195 @@ fn non_empty(value: &Value) -> Option<String> {
 
 /// The reason of a candidate that has not ended, where a server spells it out.
 const UNSPECIFIED: &str = "FINISH_REASON_UNSPECIFIED";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn assembled(chunks: &[Value]) -> Assembled {
+        let mut assembler = Assembler::default();
+        for chunk in chunks {
+            assembler.absorb(chunk);
+        }
+        assembler.finish()
+    }
+
+    fn text(text: &str) -> Value {
+        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({"candidates": [{"finishReason": reason}]})
+    }
+
+    #[test]
+    fn the_last_usage_and_the_first_identity_count() {
+        let answer = assembled(&[
+            json!({"responseId": "a", "modelVersion": "m-1",
+                "usageMetadata": {"promptTokenCount": 4, "totalTokenCount": 4}}),
+            json!({"responseId": "b", "usageMetadata":
+                {"promptTokenCount": 4, "candidatesTokenCount": 9, "totalTokenCount": 13}}),
+            json!({"usageMetadata": {}}),
+        ]);
+        assert_eq!(answer.usage.unwrap().output_tokens, 9);
+        assert_eq!(answer.response_id.as_deref(), Some("a"));
+        assert_eq!(answer.model_version.as_deref(), Some("m-1"));
+    }
+
+    #[test]
+    fn thoughts_are_no_text_even_without_one() {
+        let answer = assembled(&[json!({"candidates": [{"content": {"parts": [
+            {"thought": true, "text": "hm"}, {"thought": true, "thoughtSignature": "AA=="},
+            {"thoughtSignature": "AA=="}, {"text": "yes", "thoughtSignature": "AA=="},
+        ]}}]})]);
+        assert_eq!(answer.text, "yes");
+        assert_eq!(
+            answer.parts,
+            BTreeSet::from([PartKind::Text, PartKind::Thought])
+        );
+    }
+
+    #[test]
+    fn the_kinds_of_parts_are_told_apart() {
+        let answer = assembled(&[json!({"candidates": [{"content": {"parts": [
+            {"functionCall": {"name": "f"}}, {"inlineData": {}}, {"executableCode": {}}, {"new": 1},
+        ]}}]})]);
+        let kinds = [
+            PartKind::FunctionCall,
+            PartKind::Data,
+            PartKind::Code,
+            PartKind::Other,
+        ];
+        assert!(kinds.into_iter().all(|kind| answer.has(kind)));
+        assert!(!answer.has(PartKind::Text));
+    }
+
+    #[test]
+    fn of_several_candidates_the_first_counts() {
+        let answer = assembled(&[
+            json!({"candidates": [{"index": 1, "content": {"parts": [{"text": "second"}]}}]}),
+            json!({"candidates": [{"content": {"parts": [{"text": "first"}]}},
+                {"content": {"parts": [{"text": "no index"}]}, "finishReason": "SAFETY"}]}),
+        ]);
+        assert_eq!((answer.text.as_str(), answer.candidates), ("first", 2));
+        assert_eq!(answer.finish_reason, None);
+    }
+
+    #[test]
+    fn a_reason_that_more_follows_is_not_the_last_word() {
+        let last_word = |chunks: &[Value]| assembled(chunks).last_word;
+        assert_eq!(last_word(&[text("a")]), LastWord::Open);
+        assert_eq!(last_word(&[text("a"), end("STOP")]), LastWord::Ended);
+        assert_eq!(
+            last_word(&[text("a"), end("STOP"), end("STOP")]),
+            LastWord::Ended
+        );
+        assert_eq!(
+            last_word(&[text("a"), end("STOP"), text("b")]),
+            LastWord::Open
+        );
+        let again = [text("a"), end("STOP"), text("b"), end("MAX_TOKENS")];
+        assert_eq!(last_word(&again), LastWord::EndedAgain);
+        assert_eq!(
+            assembled(&again).finish_reason.as_deref(),
+            Some("MAX_TOKENS")
+        );
+        let each = json!({"candidates": [{"content": {"parts": [{"text": "a"}]},
+            "finishReason": "STOP"}]});
+        assert_eq!(last_word(&[each.clone(), each]), LastWord::EndedAgain);
+        assert_eq!(
+            last_word(&[text("a"), end("FINISH_REASON_UNSPECIFIED")]),
+            LastWord::Open
+        );
+        let usage_after = json!({"candidates": [{"index": 0}], "usageMetadata": {}});
+        assert_eq!(
+            last_word(&[text("a"), end("STOP"), usage_after]),
+            LastWord::Ended
+        );
+    }
+
+    #[test]
+    fn what_a_candidate_says_of_itself_is_kept() {
+        let answer = assembled(&[
+            json!({"candidates": [{"continuationToken": "early"}]}),
+            json!({"candidates": [{"finishReason": "CONTINUATION", "finishMessage": "More.",
+                "continuationToken": "late"}]}),
+        ]);
+        assert_eq!(answer.continuation_token.as_deref(), Some("late"));
+        assert_eq!(answer.finish_message.as_deref(), Some("More."));
+        let blocked = assembled(&[json!({"promptFeedback": {"blockReason": "SAFETY"}})]);
+        assert_eq!(blocked.block_reason.as_deref(), Some("SAFETY"));
+    }
+
+    #[test]
+    fn members_of_other_types_are_taken_for_absent() {
+        let odd = assembled(&[
+            json!({"candidates": 1, "usageMetadata": [], "responseId": {}, "promptFeedback": 0}),
+            json!({"candidates": [null, 1, {"content": null, "index": -1, "finishReason": 7}]}),
+            json!({"candidates": [{"content": {"parts": [null, 1, {"text": 5}, {"thought": "x"}]}}]}),
+            json!([]),
+        ]);
+        assert_eq!(
+            (odd.text.as_str(), odd.finish_reason, odd.usage),
+            ("", None, None)
+        );
+    }
+
+    fn json_value() -> impl Strategy<Value = Value> {
+        let name = prop::sample::select(vec![
+            "candidates",
+            "content",
+            "parts",
+            "text",
+            "thought",
+            "index",
+            "finishReason",
+            "error",
+            "usageMetadata",
+            "promptTokenCount",
+            "promptFeedback",
+            "blockReason",
+            "functionCall",
+        ]);
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[a-zA-Z]{0,6}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 64, 4, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((name.clone(), inner), 0..4).prop_map(|members| {
+                    Value::Object(
+                        members
+                            .into_iter()
+                            .map(|(n, v)| (n.to_owned(), v))
+                            .collect(),
+                    )
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_json_is_taken_and_merging_it_first_changes_nothing(
+            texts in prop::collection::vec("[a-z]{0,3}", 0..8),
+            odd in json_value(),
+        ) {
+            let mut assembler = Assembler::default();
+            assembler.absorb(&odd);
+            let _ = crate::gemini::merge::merge_chunks([&odd, &odd]);
+            let _ = assembler.finish();
+
+            let mut chunks: Vec<_> = texts.iter().map(|t| text(t)).collect();
+            chunks.push(end("STOP"));
+            let merged = crate::gemini::merge::merge_chunks(&chunks);
+            prop_assert_eq!(assembled(&[merged]), assembled(&chunks));
+        }
+    }
+}

@@ -33,15 +33,12 @@ impl Bounds {
     pub fn of(body: &Json, bytes: usize) -> Self {
         let empty = Json::Null;
         let config = either(body, "generationConfig", "generation_config").unwrap_or(&empty);
-        let per_candidate = limit(config, "maxOutputTokens", "max_output_tokens")
-            .map_or(OUTPUT_TOKENS_DEFAULT, |limit| {
-                limit.unwrap_or(WINDOW_TOKENS)
-            })
+        let unreadable = WINDOW_TOKENS;
+        let per_candidate = limit(config, "maxOutputTokens", "max_output_tokens", unreadable)
+            .unwrap_or(OUTPUT_TOKENS_DEFAULT)
             .min(WINDOW_TOKENS);
-        // A count that can't be read is refused by Gemini.
-        let candidates = limit(config, "candidateCount", "candidate_count")
-            .flatten()
-            .unwrap_or(1);
+        // A count of candidates that can't be read is refused by Gemini.
+        let candidates = limit(config, "candidateCount", "candidate_count", 1).unwrap_or(1);
         Self {
             input_tokens: if is_text(body) {
                 u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -54,17 +51,15 @@ impl Bounds {
     }
 }
 
-/// A limit in either spelling, the larger of both; zero means that none is set. `Some(None)` is a
-/// limit that can't be read.
-fn limit(config: &Json, camel: &str, snake: &str) -> Option<Option<u64>> {
-    let limits = [camel, snake]
+/// A limit in either spelling, the larger of both; zero means that none is set.
+fn limit(config: &Json, camel: &str, snake: &str, unreadable: u64) -> Option<u64> {
+    let set = [camel, snake]
         .into_iter()
         .filter_map(|name| config.get(name));
-    limits
+    let read = set
         .filter(|value| !value.is_null())
-        .map(count)
-        .filter(|count| *count != Some(0))
-        .max_by_key(|count| count.unwrap_or(u64::MAX))
+        .map(|value| count(value).unwrap_or(unreadable));
+    read.filter(|limit| *limit > 0).max()
 }
 
 /// A count as Google's JSON takes it: a number, or a number in a string.

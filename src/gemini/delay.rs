@@ -161,14 +161,7 @@ mod tests {
                 "{text}"
             );
         }
-        for text in [
-            "",
-            "1.5",
-            "-1",
-            "+1",
-            "1s",
-            "Wed, 21 Oct 2026 07:28:00 GMT",
-        ] {
+        for text in ["", "1.5", "-1", "+1", "1s", "soon"] {
             assert_eq!(seconds(&[("retry-after", text)], "", ""), None, "{text}");
         }
     }

@@ -4,8 +4,10 @@
 //! use oncepress::gemini::exchange::Exchange;
 //! use oncepress::time::Timestamp;
 //! let mut exchange = Exchange::begin(200, &[]);
-//! let chunks = exchange.push(b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hi\"}]},\
-//!     \"finishReason\":\"STOP\"}]}\r\n\r\n");
+//! let chunks = exchange.push(
+//!     b"data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"Hi\"}]}, \
+//!       \"finishReason\": \"STOP\"}]}\r\n\r\n",
+//! );
 //! assert_eq!(chunks.len(), 1);
 //! let answer = exchange.end(None, Timestamp::default()).unwrap();
 //! assert_eq!(answer.text, "Hi");
@@ -165,3 +167,174 @@ fn served_tier(headers: &[(String, String)]) -> Option<Tier> {
 const SERVED_TIER: &str = "x-gemini-service-tier";
 /// The header fields that the outcome depends on.
 const KEPT_HEADERS: [&str; 2] = ["retry-after", SERVED_TIER];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::gemini::error::{Class, FailureCode};
+
+    const FIRST: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"On\"}]}}],\
+        \"usageMetadata\":{\"promptTokenCount\":4,\"totalTokenCount\":4}}\r\n\r\n";
+    const LAST: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"ce\"}]},\
+        \"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":4,\
+        \"candidatesTokenCount\":2,\"totalTokenCount\":6}}\r\n\r\n";
+    const OVERLOADED: &str = "{\n  \"error\": {\"code\": 503, \"message\": \"Overloaded.\",\n  \
+        \"status\": \"UNAVAILABLE\"}\n}";
+
+    fn ended(pieces: &[&str], cut: Option<&HttpError>) -> Result<Assembled, Failure> {
+        let mut exchange = Exchange::begin(200, &[("x-gemini-service-tier".into(), "flex".into())]);
+        for piece in pieces {
+            exchange.push(piece.as_bytes());
+        }
+        exchange.end(cut, Timestamp::default())
+    }
+
+    fn lost() -> HttpError {
+        HttpError::Lost("reset".to_owned())
+    }
+
+    #[track_caller]
+    fn check_unknown(pieces: &[&str], cut: Option<&HttpError>, message: &str) {
+        let failure = ended(pieces, cut).unwrap_err();
+        assert_eq!(
+            (failure.class(), failure.message.as_str()),
+            (Class::Unknown, message)
+        );
+    }
+
+    #[test]
+    fn a_stream_read_to_its_end_is_an_answer() {
+        let answer = ended(&[FIRST, LAST], None).unwrap();
+        assert_eq!(answer.text, "Once");
+        let usage = answer.usage.unwrap();
+        assert_eq!((usage.total_tokens, usage.tier), (6, Some(Tier::Flex)));
+    }
+
+    #[test]
+    fn a_stream_cut_after_its_finish_reason_is_whole() {
+        assert_eq!(ended(&[FIRST, LAST], Some(&lost())).unwrap().text, "Once");
+        assert_eq!(
+            ended(&[FIRST, LAST, "data: {\"usageMeta"], None)
+                .unwrap()
+                .text,
+            "Once"
+        );
+        assert_eq!(ended(&[FIRST, LAST, "<html>"], None).unwrap().text, "Once");
+    }
+
+    #[test]
+    fn a_finish_reason_that_more_followed_proves_nothing_once_the_stream_is_cut() {
+        assert_eq!(ended(&[LAST, LAST], None).unwrap().text, "cece");
+        check_unknown(
+            &[LAST, LAST],
+            Some(&lost()),
+            "The connection to Gemini was lost before its answer was whole.",
+        );
+    }
+
+    #[test]
+    fn a_stream_cut_before_its_finish_reason_is_unknown() {
+        let broke_off = "Gemini's answer broke off before it was finished.";
+        check_unknown(&[FIRST], None, broke_off);
+        check_unknown(&[FIRST, "data: {\"candi"], None, broke_off);
+        check_unknown(
+            &[FIRST, "[DONE]"],
+            None,
+            "What came is not an answer of Gemini.",
+        );
+        check_unknown(&[], None, "Gemini's answer is empty.");
+        check_unknown(&["\r\n\r\n"], None, "Gemini's answer is empty.");
+        check_unknown(
+            &["<html>504</html>"],
+            None,
+            "A web page came in place of Gemini's answer.",
+        );
+        check_unknown(&["{\"success\": true}"], None, broke_off);
+        check_unknown(
+            &[FIRST],
+            Some(&HttpError::TimedOut),
+            "Gemini did not finish its answer in time.",
+        );
+        check_unknown(&[], Some(&HttpError::NotSent(String::new())), broke_off);
+    }
+
+    #[test]
+    fn a_whole_answer_without_a_finish_reason_is_an_answer() {
+        let unary = r#"{"candidates": [{"content": {"role": "model"}}], "usageMetadata": {}}"#;
+        assert_eq!(ended(&[unary], None).unwrap().finish_reason, None);
+        let blocked = "data: {\"promptFeedback\": {\"blockReason\": \"SAFETY\"}}\r\n\r\n";
+        assert_eq!(
+            ended(&[blocked], None).unwrap().block_reason.as_deref(),
+            Some("SAFETY")
+        );
+    }
+
+    #[test]
+    fn an_error_before_any_output_is_as_its_status() {
+        for body in [OVERLOADED, &format!("[{OVERLOADED}]")] {
+            let failure = ended(&[body], None).unwrap_err();
+            assert_eq!(failure.code, FailureCode::Unavailable);
+        }
+        let failure = ended(
+            &["data: {\"error\": {\"status\": \"DEADLINE_EXCEEDED\"}}\n\n"],
+            None,
+        );
+        assert_eq!(failure.unwrap_err().class(), Class::Unknown);
+        check_unknown(
+            &["{\"error\": \"odd\"}"],
+            None,
+            "Gemini reported an error that says nothing of its kind.",
+        );
+    }
+
+    #[test]
+    fn an_error_after_output_is_unknown_whatever_its_status() {
+        for pieces in [
+            [FIRST, OVERLOADED].as_slice(),
+            &[FIRST, LAST, OVERLOADED, LAST],
+        ] {
+            check_unknown(
+                pieces,
+                None,
+                "Gemini broke off after it had begun to answer; what it made may be billed. \
+                 Google says: UNAVAILABLE: Overloaded.",
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_more_is_read_once_the_outcome_is_clear() {
+        let mut exchange = Exchange::begin(200, &[]);
+        assert!(exchange.wants_more());
+        exchange.push(b"<html>");
+        assert!(!exchange.wants_more());
+
+        let mut exchange = Exchange::begin(503, &[]);
+        exchange.push(&vec![b' '; ERROR_BODY_MAX_BYTES]);
+        assert!(!exchange.wants_more());
+        assert_eq!(exchange.push(LAST.as_bytes()), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_come_to_an_outcome(
+            status in 0_u16..1_000,
+            pieces in prop::collection::vec(prop_oneof![
+                Just(FIRST.as_bytes().to_vec()), Just(LAST.as_bytes().to_vec()),
+                Just(OVERLOADED.as_bytes().to_vec()), prop::collection::vec(any::<u8>(), 0..32),
+            ], 0..6),
+            cut: bool,
+        ) {
+            let mut exchange = Exchange::begin(status, &[]);
+            let chunks: usize = pieces.iter().map(|piece| exchange.push(piece).len()).sum();
+            let cut = cut.then(lost);
+            match exchange.end(cut.as_ref(), Timestamp::default()) {
+                Ok(_) => prop_assert!(chunks > 0),
+                // What made output is never called a definite failure.
+                Err(failure) => prop_assert!(chunks == 0 || failure.class() == Class::Unknown),
+            }
+        }
+    }
+}

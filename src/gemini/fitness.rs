@@ -226,3 +226,177 @@ const ALL: [HeldReason; 14] = [
     HeldReason::Empty,
     HeldReason::InvalidJson,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(reason: &str, text: &str) -> Assembled {
+        Assembled {
+            text: text.to_owned(),
+            finish_reason: Some(reason.to_owned()),
+            candidates: 1,
+            ..Assembled::default()
+        }
+    }
+
+    fn reason(expectation: Expectation, answer: &Assembled) -> &'static str {
+        match expectation.assess(answer) {
+            Fitness::Fit => "fit",
+            Fitness::Held(reason) => {
+                assert_eq!(HeldReason::from_code(reason.code()), Some(reason));
+                assert!(reason.sentence().ends_with('.'));
+                reason.code()
+            }
+        }
+    }
+
+    const RELAY: Expectation = Expectation {
+        form: Form::Text,
+        hop: Hop::First,
+        purpose: Purpose::Relay,
+    };
+
+    #[test]
+    fn only_a_finished_text_is_fit() {
+        let publish = Expectation::default();
+        assert_eq!(reason(publish, &answer("STOP", "text")), "fit");
+        assert_eq!(reason(publish, &answer("STOP", "")), "empty");
+        assert_eq!(reason(publish, &answer("STOP", " \n")), "empty");
+        let unfinished = Assembled {
+            finish_reason: None,
+            ..answer("", "text")
+        };
+        assert_eq!(reason(publish, &unfinished), "incomplete");
+        assert_eq!(reason(publish, &Assembled::default()), "no_candidate");
+        let blocked = Assembled {
+            block_reason: Some("OTHER".to_owned()),
+            ..Assembled::default()
+        };
+        assert_eq!(reason(publish, &blocked), "blocked");
+    }
+
+    #[test]
+    fn every_finish_reason_of_gemini_has_its_code() {
+        let codes = [
+            "STOP",
+            "MAX_TOKENS",
+            "SAFETY",
+            "RECITATION",
+            "LANGUAGE",
+            "OTHER",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "MALFORMED_FUNCTION_CALL",
+            "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT",
+            "IMAGE_OTHER",
+            "NO_IMAGE",
+            "IMAGE_RECITATION",
+            "UNEXPECTED_TOOL_CALL",
+            "TOO_MANY_TOOL_CALLS",
+            "MISSING_THOUGHT_SIGNATURE",
+            "MALFORMED_RESPONSE",
+            "ESCALATION",
+            "PUP_LIMITED_DISABLED",
+            "CONTINUATION",
+            "MODEL_ARMOR",
+            "OF_NEXT_YEAR",
+        ]
+        .map(|word| {
+            format!(
+                "{word} {}",
+                reason(Expectation::default(), &answer(word, "text"))
+            )
+        });
+        insta::assert_snapshot!(codes.join("\n"), @r"
+        STOP fit
+        MAX_TOKENS max_tokens
+        SAFETY safety
+        RECITATION recitation
+        LANGUAGE language
+        OTHER stopped
+        BLOCKLIST safety
+        PROHIBITED_CONTENT safety
+        SPII safety
+        MALFORMED_FUNCTION_CALL malformed
+        IMAGE_SAFETY safety
+        IMAGE_PROHIBITED_CONTENT safety
+        IMAGE_OTHER stopped
+        NO_IMAGE stopped
+        IMAGE_RECITATION recitation
+        UNEXPECTED_TOOL_CALL malformed
+        TOO_MANY_TOOL_CALLS malformed
+        MISSING_THOUGHT_SIGNATURE malformed
+        MALFORMED_RESPONSE malformed
+        ESCALATION stopped
+        PUP_LIMITED_DISABLED stopped
+        CONTINUATION continuation
+        MODEL_ARMOR safety
+        OF_NEXT_YEAR stopped
+        ");
+    }
+
+    #[test]
+    fn json_that_was_asked_for_must_be_json() {
+        let json = Expectation {
+            form: Form::Json,
+            ..Expectation::default()
+        };
+        for text in ["{}", " [1, 2]\n", "\"text\"", "1e999"] {
+            assert_eq!(reason(json, &answer("STOP", text)), "fit", "{text}");
+        }
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(reason(json, &answer("STOP", &deep)), "fit");
+        for text in [
+            "{",
+            "{} {}",
+            "```json\n{}\n```",
+            "text",
+            "{'a': 1}",
+            "NaN",
+            "{\"a\": 1,}",
+        ] {
+            assert_eq!(
+                reason(json, &answer("STOP", text)),
+                "invalid_json",
+                "{text}"
+            );
+        }
+        assert_eq!(reason(json, &answer("MAX_TOKENS", "{")), "max_tokens");
+    }
+
+    #[test]
+    fn a_function_call_is_held_where_something_is_published_and_relayed_else() {
+        let mut call = answer("STOP", "I will look.");
+        call.parts.insert(PartKind::FunctionCall);
+        assert_eq!(reason(Expectation::default(), &call), "function_call");
+        assert_eq!(reason(RELAY, &call), "fit");
+        let mut image = answer("STOP", "");
+        image.parts.insert(PartKind::Data);
+        assert_eq!(reason(Expectation::default(), &image), "empty");
+        assert_eq!(reason(RELAY, &image), "fit");
+        assert_eq!(reason(RELAY, &answer("STOP", "")), "empty");
+    }
+
+    #[test]
+    fn parts_of_a_long_answer_are_relayed_and_never_published() {
+        let later = |purpose| Expectation {
+            form: Form::Json,
+            hop: Hop::Later,
+            purpose,
+        };
+        assert_eq!(reason(RELAY, &answer("CONTINUATION", "{")), "fit");
+        assert_eq!(reason(later(Purpose::Relay), &answer("STOP", "}")), "fit");
+        assert_eq!(
+            reason(Expectation::default(), &answer("CONTINUATION", "a")),
+            "continuation"
+        );
+        assert_eq!(
+            reason(later(Purpose::Publish), &answer("STOP", "rest")),
+            "partial_hop"
+        );
+        assert_eq!(reason(RELAY, &answer("MAX_TOKENS", "cut")), "max_tokens");
+    }
+}

@@ -162,3 +162,77 @@ fn keep_last(merged: &mut Map<String, Value>, name: &str, value: &Value) {
         merged.insert(name.to_owned(), value.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn neighbouring_texts_of_one_kind_become_one_part() {
+        let chunk = |parts: Value| json!({"candidates": [{"content": {"parts": parts}}]});
+        let chunks = [
+            chunk(json!([{"text": "h", "thought": true}, {"text": "m", "thought": true}])),
+            chunk(json!([{"text": "a"}])),
+            chunk(json!([{"text": "b", "thoughtSignature": "AA=="}])),
+            chunk(json!([{"text": "c"}])),
+            chunk(json!([{"functionCall": {"name": "f"}}])),
+            chunk(json!([{"text": "d"}, {"text": ""}])),
+        ];
+        assert_eq!(
+            merge_chunks(&chunks),
+            chunk(json!([
+                {"text": "hm", "thought": true}, {"text": "a"},
+                {"text": "b", "thoughtSignature": "AA=="}, {"text": "c"},
+                {"functionCall": {"name": "f"}}, {"text": "d"},
+            ]))
+        );
+    }
+
+    #[test]
+    fn unknown_members_stay_and_the_last_word_counts() {
+        let chunks = [
+            json!({"responseId": "a", "new": 1, "usageMetadata": {"totalTokenCount": 1},
+                "promptFeedback": {"safetyRatings": []}}),
+            json!({"responseId": "b", "new": 2, "usageMetadata": {"totalTokenCount": 2},
+                "candidates": [{"newer": [1], "finishReason": "STOP"}]}),
+            json!({"new": null, "candidates": [{"newer": [2], "finishReason": null}]}),
+        ];
+        assert_eq!(
+            merge_chunks(&chunks),
+            json!({"responseId": "a", "new": 2, "usageMetadata": {"totalTokenCount": 2},
+                "promptFeedback": {"safetyRatings": []},
+                "candidates": [{"newer": [2], "finishReason": "STOP"}]})
+        );
+    }
+
+    #[test]
+    fn candidates_are_merged_by_their_index() {
+        let part = |index: u64, text: &str| json!({"candidates": [{"index": index, "content": {"parts": [{"text": text}]}}]});
+        let merged = merge_chunks(&[part(0, "a"), part(1, "x"), part(0, "b"), part(1, "y")]);
+        let text = |at: usize| {
+            let pointer = format!("/candidates/{at}/content/parts/0/text");
+            merged.pointer(&pointer).unwrap().clone()
+        };
+        assert_eq!((text(0), text(1)), (json!("ab"), json!("xy")));
+    }
+
+    #[test]
+    fn citations_are_gathered_whether_chunks_repeat_them_or_not() {
+        let cited = |sources: Value| json!({"candidates": [{"citationMetadata": {"citationSources": sources}}]});
+        let chunks = [
+            cited(json!([{"uri": "a"}])),
+            cited(json!([{"uri": "a"}, {"uri": "b"}])),
+        ];
+        assert_eq!(
+            merge_chunks(&chunks),
+            cited(json!([{"uri": "a"}, {"uri": "b"}]))
+        );
+    }
+
+    #[test]
+    fn no_chunks_make_an_empty_answer() {
+        assert_eq!(merge_chunks([]), json!({}));
+    }
+}

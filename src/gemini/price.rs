@@ -222,3 +222,202 @@ pub const LONG_PROMPT_TOKENS: u64 = 200_000;
 const ALIAS_STEPS_MAX: usize = 4;
 /// D1 passes numbers as doubles, which are exact below 2^53: nine million dollars.
 const NANO_USD_MAX: i64 = (1 << 53) - 1;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::gemini::bounds::{OUTPUT_TOKENS_DEFAULT, WINDOW_TOKENS};
+
+    fn at(date: &str) -> Timestamp {
+        Timestamp::parse_rfc3339(&format!("{date}T00:00:00Z")).unwrap()
+    }
+
+    fn cost(model: &str, usage: Usage, date: &str) -> i64 {
+        PriceTable::default()
+            .cost(model, &usage, at(date))
+            .unwrap()
+            .nano_usd()
+    }
+
+    const ARTICLE: Usage = Usage {
+        prompt_tokens: 11_000,
+        output_tokens: 3_500,
+        cached_tokens: 0,
+        audio_tokens: 0,
+        cached_audio_tokens: 0,
+        tool_prompt_tokens: 0,
+        thought_tokens: 0,
+        total_tokens: 14_500,
+        tier: None,
+    };
+
+    #[test]
+    fn an_article_costs_what_the_price_list_says_on_its_day() {
+        assert_eq!(cost("gemini-2.5-pro", ARTICLE, "2026-11-30"), 48_750_000);
+        assert_eq!(cost("gemini-3.8-flash", ARTICLE, "2026-12-31"), 21_375_000);
+        assert_eq!(cost("gemini-3.8-flash", ARTICLE, "2027-01-01"), 42_750_000);
+        assert_eq!(cost("gemini-4-argon", ARTICLE, "2026-11-30"), 57_000_000);
+        assert_eq!(cost("gemini-4-carbon", ARTICLE, "2026-12-01"), 114_000_000);
+        assert_eq!(cost("gemma-4-31b-it", ARTICLE, "2026-12-01"), 0);
+    }
+
+    #[test]
+    fn the_price_changes_with_the_first_moment_of_its_day() {
+        let just_before = Timestamp::from_millis(at("2026-12-01").millis() - 1);
+        let table = PriceTable::default();
+        let input = |at| table.price("gemini-4-argon", at).unwrap().rates.input;
+        assert_eq!(
+            (input(just_before), input(at("2026-12-01"))),
+            (2_000, 4_000)
+        );
+    }
+
+    #[test]
+    fn cached_thought_tool_and_sound_tokens_have_their_rates() {
+        let usage = Usage {
+            cached_tokens: 4_000,
+            thought_tokens: 500,
+            tool_prompt_tokens: 100,
+            ..ARTICLE
+        };
+        let wanted = 7_100 * 750 + 4_000 * 75 + 4_000 * 3_750;
+        assert_eq!(cost("gemini-3.8-flash", usage, "2026-11-30"), wanted);
+        let sound = Usage {
+            audio_tokens: 1_000,
+            cached_tokens: 600,
+            cached_audio_tokens: 400,
+            ..ARTICLE
+        };
+        let wanted = 9_800 * 300 + 600 * 1_000 + 600 * 30 + 3_500 * 2_500;
+        assert_eq!(cost("gemini-2.5-flash", sound, "2026-11-30"), wanted);
+    }
+
+    #[test]
+    fn a_long_prompt_is_dearer_as_a_whole() {
+        let usage = |prompt_tokens| Usage {
+            prompt_tokens,
+            output_tokens: 10,
+            ..Usage::default()
+        };
+        let cost = |tokens| cost("gemini-3.1-pro-preview", usage(tokens), "2026-11-30");
+        assert_eq!(cost(200_000), 200_000 * 2_000 + 10 * 12_000);
+        assert_eq!(cost(200_001), 200_001 * 4_000 + 10 * 18_000);
+    }
+
+    #[test]
+    fn a_tier_multiplies_and_half_nano_dollars_are_rounded_up_once() {
+        let with = |tier, tokens| {
+            let usage = Usage {
+                prompt_tokens: tokens,
+                cached_tokens: tokens,
+                tier,
+                ..Usage::default()
+            };
+            cost("gemini-3.8-flash", usage, "2026-11-30")
+        };
+        assert_eq!((with(None, 3), with(Some(Tier::Standard), 3)), (225, 225));
+        assert_eq!(
+            (with(Some(Tier::Flex), 3), with(Some(Tier::Flex), 2)),
+            (113, 75)
+        );
+        assert_eq!(with(Some(Tier::Priority), 3), 405);
+    }
+
+    #[test]
+    fn aliases_and_full_names_lead_to_the_model_and_others_nowhere() {
+        let table = PriceTable::default();
+        let price = |name| table.price(name, at("2026-11-30"));
+        assert_eq!(price("gemini-flash-latest"), price("gemini-3.8-flash"));
+        assert_eq!(
+            price("models/gemini-pro-latest"),
+            price("gemini-3.1-pro-preview")
+        );
+        assert_eq!(
+            price("gemini-flash-lite-latest"),
+            price("gemini-3.5-flash-lite")
+        );
+        for unknown in [
+            "",
+            "models/",
+            "gemini-9",
+            "GEMINI-3.8-FLASH",
+            "tunedModels/gemini-3.8-flash",
+        ] {
+            assert_eq!(price(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn credits_are_rounded_up() {
+        let credits = |nano| NanoUsd::new(nano).map(NanoUsd::micro_usd_rounded_up);
+        assert_eq!([0, 1, 1_000, 1_001].map(credits), [0, 1, 1, 2].map(Some));
+        assert_eq!((credits(-1), credits(1 << 53)), (None, None));
+    }
+
+    #[test]
+    fn no_count_overflows() {
+        let most = (1 << 53) - 1;
+        let usage = Usage {
+            prompt_tokens: most,
+            output_tokens: most,
+            ..Usage::default()
+        };
+        assert_eq!(cost("gemini-4-argon", usage, "2026-12-01"), NANO_USD_MAX);
+        let bounds = Bounds {
+            input_tokens: u64::MAX,
+            output_tokens: u64::MAX,
+            tier: Tier::Priority,
+        };
+        let estimate = PriceTable::default().estimate("gemini-4-argon", &bounds, at("2026-12-01"));
+        assert_eq!(estimate.unwrap().nano_usd(), NANO_USD_MAX);
+    }
+
+    fn tier() -> impl Strategy<Value = Tier> {
+        prop::sample::select(vec![Tier::Standard, Tier::Flex, Tier::Priority])
+    }
+
+    fn model() -> impl Strategy<Value = String> {
+        let names = PriceTable::default()
+            .models
+            .into_keys()
+            .chain(["odd".to_owned()]);
+        prop::sample::select(names.collect::<Vec<_>>())
+    }
+
+    proptest! {
+        #[test]
+        fn an_estimate_is_never_below_the_cost_of_what_its_bounds_allow(
+            model in model(),
+            asked in tier(),
+            served_as_asked: bool,
+            input in 0..WINDOW_TOKENS,
+            output in 0..OUTPUT_TOKENS_DEFAULT,
+            shares in prop::array::uniform5(0_u64..=100),
+            day in 0_i64..800,
+        ) {
+            let part = |of: u64, share: u64| of * share / 100;
+            let prompt = part(input, shares[0]);
+            let cached = part(prompt, shares[1]);
+            let output_tokens = part(output, shares[3]);
+            let usage = Usage {
+                prompt_tokens: prompt,
+                cached_tokens: cached,
+                audio_tokens: part(prompt, shares[2]),
+                cached_audio_tokens: part(part(prompt, shares[2]), shares[4]),
+                tool_prompt_tokens: input - prompt,
+                output_tokens,
+                thought_tokens: output - output_tokens,
+                total_tokens: input + output,
+                tier: served_as_asked.then_some(asked),
+            };
+            // A price that is out of all order: a cache that is dearer, long prompts for less.
+            let table = PriceTable::parse(&serde_json::json!({"odd": {"input": 1, "cached": 9,
+                "output": 7, "long": {"input": 0.5, "output": 2}}})).unwrap();
+            let bounds = Bounds { input_tokens: input, output_tokens: output, tier: asked };
+            let at = Timestamp::from_millis(at("2026-01-01").millis() + day * 86_400_000);
+            prop_assert!(table.estimate(&model, &bounds, at) >= table.cost(&model, &usage, at));
+        }
+    }
+}

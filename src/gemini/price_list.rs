@@ -345,3 +345,129 @@ const RATE_NAMES: [&str; 4] = ["input", "audio", "cached", "output"];
 const ALWAYS: Timestamp = Timestamp::from_millis(i64::MIN);
 /// No price of a million tokens is near this; it keeps a rate within 32 bits.
 const USD_MAX: u32 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn faults(prices: &Value) -> String {
+        let faults = PriceTable::parse(prices).unwrap_err();
+        faults
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn every_model_of_the_list_has_a_price_on_every_day() {
+        let table = PriceTable::default();
+        for name in GOOGLE
+            .iter()
+            .map(|(name, _)| name)
+            .chain(ALIASES.iter().map(|(name, _)| name))
+        {
+            assert!(table.price(name, ALWAYS).is_some(), "{name}");
+        }
+        for (name, rows) in GOOGLE {
+            let dates = rows
+                .iter()
+                .all(|(from, ..)| from.is_none_or(|from| date(from).is_some()));
+            assert!(dates, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_entry_takes_the_place_of_the_listed_one() {
+        let table = PriceTable::parse(&json!({
+            "models/gemini-4-argon": {"input": "1.5", "output": 2.25},
+            "gemini-3.8-flash": [
+                {"input": 1, "output": 1}, {"from": "2026-06-01", "input": 2, "output": 2},
+            ],
+            "gemini-4-neon": "gemini-flash-latest",
+            "gemini-pro-latest": {"input": 7, "output": 7, "audio": 8, "cached": 0.001},
+        }))
+        .unwrap();
+        let rates = |name, date| {
+            table
+                .price(name, Timestamp::parse_rfc3339(date).unwrap())
+                .unwrap()
+                .rates
+        };
+        let december = "2026-12-02T00:00:00Z";
+        let argon = Rates {
+            input: 1_500,
+            audio: 1_500,
+            cached: 1_500,
+            output: 2_250,
+        };
+        assert_eq!(rates("gemini-4-argon", december), argon);
+        assert_eq!(rates("gemini-4-neon", december).input, 2_000);
+        assert_eq!(rates("gemini-4-neon", "2026-05-31T23:59:59Z").input, 1_000);
+        let pro = Rates {
+            input: 7_000,
+            audio: 8_000,
+            cached: 1,
+            output: 7_000,
+        };
+        assert_eq!(rates("gemini-pro-latest", december), pro);
+        assert_eq!(rates("gemini-4-carbon", december).input, 4_000);
+        assert_eq!(PriceTable::parse(&json!({})), Ok(PriceTable::default()));
+    }
+
+    #[test]
+    fn a_price_is_read_from_its_digits() {
+        assert_eq!(nano_usd(&json!(0.075)), Ok(75));
+        assert_eq!(nano_usd(&json!(0.29)), Ok(290));
+        assert_eq!(nano_usd(&json!("1.1000")), Ok(1_100));
+        assert_eq!(nano_usd(&json!(1_000_000)), Ok(1_000_000_000));
+        for odd in [
+            json!(0.0001),
+            json!(-1),
+            json!(1_000_001),
+            json!(null),
+            json!("1e3"),
+            json!(1e-7),
+            json!(""),
+            json!("."),
+            json!("1."),
+            json!(".5"),
+            json!("+1"),
+            json!("99999999999"),
+        ] {
+            assert!(nano_usd(&odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn all_faults_are_reported_by_their_pointers() {
+        insta::assert_snapshot!(faults(&json!([])), @": must be an object of prices by model");
+        insta::assert_snapshot!(faults(&json!({
+            "a": 1,
+            "b": [],
+            "c": [{"input": 1, "output": 1}, 2, {"input": 3, "output": 3}],
+            "d/e": {"input": -1, "cached": 0.0001, "outptu": 2, "long": {"input": 1}},
+            "f": {"input": 1, "output": 1, "from": "2026-02-30", "long": 7},
+            "g": "h",
+            "i": "j",
+            "j": "i",
+        })), @r#"
+    /a: must be a price, a list of prices, or the name of a model
+    /b: must be a price, a list of prices, or the name of a model
+    /c/1: must be an object
+    /c/2/from: is the date of another price
+    /d~1e/outptu: is not known
+    /d~1e/input: must be a price in US dollars for a million tokens
+    /d~1e/cached: must not be finer than a thousandth of a dollar
+    /d~1e/output: is required
+    /d~1e/long/output: is required
+    /f/from: must be a date such as 2026-12-01
+    /f/long: must be an object
+    /g: names a model without a price
+    /i: names a model without a price
+    /j: names a model without a price
+    "#);
+    }
+}

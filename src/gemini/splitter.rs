@@ -5,8 +5,9 @@ use crate::gemini::sse::{EVENT_MAX_BYTES, StreamFault};
 /// Cuts a run of JSON values, or a JSON list that arrives piece by piece, into its values.
 ///
 /// It only counts brackets and quotes; whether a piece is valid JSON is for the parser to say.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Splitter {
+    bytes_max: usize,
     text: Vec<u8>,
     depth: usize,
     within: Within,
@@ -14,19 +15,17 @@ pub(crate) struct Splitter {
 }
 
 /// Where the next byte falls inside the open value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
-    #[default]
     Plain,
     String,
     Escape,
 }
 
 /// The list around the values, if any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     /// No `[` was seen.
-    #[default]
     None,
     /// A `[` waits for its `]`.
     Open,
@@ -34,7 +33,24 @@ pub(crate) enum List {
     Closed,
 }
 
+impl Default for Splitter {
+    fn default() -> Self {
+        Self::new(EVENT_MAX_BYTES)
+    }
+}
+
 impl Splitter {
+    /// A splitter of values of at most `bytes_max` bytes.
+    fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            text: Vec::new(),
+            depth: 0,
+            within: Within::Plain,
+            list: List::None,
+        }
+    }
+
     /// Takes one byte; gives the text of the value that it ends.
     pub(crate) fn push(&mut self, byte: u8) -> Result<Option<Vec<u8>>, StreamFault> {
         if self.text.is_empty() {
@@ -84,7 +100,7 @@ impl Splitter {
     }
 
     fn inside(&mut self, byte: u8) -> Result<Option<Vec<u8>>, StreamFault> {
-        if self.text.len() >= EVENT_MAX_BYTES {
+        if self.text.len() >= self.bytes_max {
             return Err(StreamFault::TooLarge);
         }
         self.text.push(byte);
@@ -108,5 +124,23 @@ impl Splitter {
     /// The text of the open value, if its last bracket or quote has just closed.
     fn finished(&mut self) -> Option<Vec<u8>> {
         (self.depth == 0).then(|| std::mem::take(&mut self.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_reach_the_bound_and_not_pass_it() {
+        let split = |bytes_max| {
+            let mut splitter = Splitter::new(bytes_max);
+            br#"{"a":1}"#.iter().map(|byte| splitter.push(*byte)).collect::<Result<Vec<_>, _>>()
+        };
+        assert_eq!(
+            split(7).unwrap().last(),
+            Some(&Some(br#"{"a":1}"#.to_vec()))
+        );
+        assert_eq!(split(6), Err(StreamFault::TooLarge));
     }
 }

@@ -258,3 +258,263 @@ pub const EVENT_MAX_BYTES: usize = GEMINI_ANSWER_MAX_BYTES;
 const FIELD_NAME_MAX_BYTES: usize = 64;
 const KNOWN_FIELDS: [&[u8]; 4] = [b"data", b"event", b"id", b"retry"];
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CHUNK: &str = r#"{"candidates": [{"content": {"parts": [{"text": "}]\"é😀"}]}}]}"#;
+    const ERROR: &str =
+        "{\n  \"error\": {\n    \"code\": 503,\n    \"message\": \"Overloaded\"\n  }\n}";
+
+    /// What a body says and how it ends: `c` for a chunk, the status for an error.
+    fn said(body: &str) -> (String, End) {
+        read(body.as_bytes(), body.len().max(1))
+    }
+
+    fn read(body: &[u8], size: usize) -> (String, End) {
+        let mut reader = Reader::default();
+        let mut said = Vec::new();
+        for event in body.chunks(size).flat_map(|piece| reader.push(piece)) {
+            said.push(match event {
+                Event::Chunk(chunk) => {
+                    let parsed: Value = serde_json::from_str(&chunk.raw).unwrap();
+                    assert_eq!(parsed, chunk.value);
+                    "c".to_owned()
+                }
+                Event::Error(error) => error
+                    .http_status()
+                    .map_or(error.message, |status| status.to_string()),
+            });
+        }
+        (said.join(" "), reader.finish())
+    }
+
+    #[track_caller]
+    fn check(body: &str, said_wanted: &str, end: End) {
+        assert_eq!(said(body), (said_wanted.to_owned(), end), "{body:?}");
+        for size in [1, 2, 3, 7] {
+            assert_eq!(
+                read(body.as_bytes(), size),
+                said(body),
+                "in pieces of {size}: {body:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn events_end_with_any_line_break_and_any_space_after_the_colon() {
+        for line in ["\r\n", "\n", "\r"] {
+            check(
+                &format!("data: {CHUNK}{line}{line}data:{CHUNK}{line}{line}"),
+                "c c",
+                End::Between,
+            );
+        }
+        check(
+            &format!("data: {CHUNK}\n\n\n\r\n\ndata: {CHUNK}\n\n"),
+            "c c",
+            End::Between,
+        );
+    }
+
+    #[test]
+    fn the_last_event_needs_no_blank_line() {
+        check(&format!("data: {CHUNK}"), "c", End::Between);
+        check(&format!("data: {CHUNK}\r"), "c", End::Between);
+    }
+
+    #[test]
+    fn comments_and_other_fields_are_skipped() {
+        let body = format!(": ping\n\nevent: x\nid: 7\nretry\n: [\ndata: {CHUNK}\nx-y: {{\n\n");
+        check(&body, "c", End::Between);
+    }
+
+    #[test]
+    fn one_event_may_span_lines_and_hold_several_objects() {
+        let (head, tail) = CHUNK.split_at(15);
+        check(
+            &format!("data: {head}\ndata: {tail}\n\n"),
+            "c",
+            End::Between,
+        );
+        check(&format!("data: {CHUNK}{CHUNK}\n\n"), "c c", End::Between);
+        check(
+            &format!("data: {CHUNK}\ndata: {CHUNK}\n\n"),
+            "c c",
+            End::Between,
+        );
+        check(
+            &format!("data: [{CHUNK}, {CHUNK}]\n\n"),
+            "c c",
+            End::Between,
+        );
+    }
+
+    #[test]
+    fn a_done_mark_and_a_byte_order_mark_are_no_events() {
+        check(
+            &format!("\u{feff}data: {CHUNK}\n\ndata: [DONE]\n\n"),
+            "c",
+            End::Between,
+        );
+        check(&format!("\u{feff}{CHUNK}"), "c", End::Whole);
+        check("data:[DONE]", "", End::Empty);
+    }
+
+    #[test]
+    fn an_error_is_found_in_every_form() {
+        check(ERROR, "503", End::Whole);
+        check(&format!("[{ERROR}]"), "503", End::Whole);
+        check(
+            &format!("data: {CHUNK}\r\n\r\n{ERROR}\r\n"),
+            "c 503",
+            End::Between,
+        );
+        check(
+            &format!(
+                "data: {CHUNK}\r\n\r\ndata: [{}]\r\n\r\n",
+                ERROR.replace('\n', "")
+            ),
+            "c 503",
+            End::Between,
+        );
+        check(
+            "data: {\"error\": {\"status\": \"UNAVAILABLE\"}}\n\n",
+            "503",
+            End::Between,
+        );
+        check(
+            "data: \"went \\\"wrong\\\"\"\n\n",
+            "went \"wrong\"",
+            End::Between,
+        );
+        check("{\"error\": \"went wrong\"}", "went wrong", End::Whole);
+        check("{\"error\": null}", "c", End::Whole);
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_grows() {
+        check(
+            &format!("[{CHUNK},\r\n{CHUNK}\n,\n{ERROR}]\n"),
+            "c c 503",
+            End::Whole,
+        );
+        check(&format!("[{CHUNK},\r\n"), "c", End::Inside);
+        check(&format!("[{CHUNK}, {{\"candi"), "c", End::Inside);
+        check("[]", "", End::Empty);
+    }
+
+    #[test]
+    fn one_plain_object_is_whole_by_itself() {
+        check(CHUNK, "c", End::Whole);
+        check(&format!("\n {CHUNK}\n\n"), "c", End::Whole);
+        check(&format!("{CHUNK}\n{CHUNK}\n"), "c c", End::Between);
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        check("", "", End::Empty);
+        check("\r\n\r\n: ping\r\n\r\n", "", End::Empty);
+        check("{\"candidates\": [{\"te", "", End::Inside);
+        check(
+            &format!("data: {CHUNK}\r\n\r\ndata: {{\"candi"),
+            "c",
+            End::Inside,
+        );
+        check(&format!("data: {CHUNK}\r\n\r\nda"), "c", End::Inside);
+    }
+
+    #[test]
+    fn what_is_not_gemini_is_a_fault() {
+        let fault = |fault| ("", End::Fault(fault));
+        for (body, (wanted, end)) in [
+            ("<!DOCTYPE html><html>", fault(StreamFault::Markup)),
+            ("\n\n <html>", fault(StreamFault::Markup)),
+            ("upstream connect error: reset", fault(StreamFault::NotJson)),
+            ("error code 524\n", fault(StreamFault::NotJson)),
+            ("data: null\n\n", fault(StreamFault::NotJson)),
+            ("data: {\"a\": }\n\n", fault(StreamFault::NotJson)),
+            ("data: {\"a\": 1]\n\n", fault(StreamFault::NotJson)),
+            ("[[1]]", fault(StreamFault::NotJson)),
+            (
+                "data: {\"a\":\n\ndata: 1}\n\n",
+                fault(StreamFault::BrokenEvent),
+            ),
+            (
+                "data: {\"a\":\n{\"b\": 1}\n\n",
+                fault(StreamFault::BrokenEvent),
+            ),
+        ] {
+            check(body, wanted, end);
+        }
+        check(
+            &format!("data: {CHUNK}\n\n<html>"),
+            "c",
+            End::Fault(StreamFault::Markup),
+        );
+    }
+
+    #[test]
+    fn invalid_utf8_is_a_fault() {
+        let (said, end) = read(b"data: {\"a\": \"\xff\"}\n\n", 1);
+        assert_eq!((said.as_str(), end), ("", End::Fault(StreamFault::NotJson)));
+    }
+
+    #[test]
+    fn separators_of_unicode_inside_a_text_break_no_line() {
+        check(
+            "data: {\"text\": \"a\u{2028}b\u{85}c\"}\n\n",
+            "c",
+            End::Between,
+        );
+    }
+
+    /// Bodies that are nearly right, and so reach deep.
+    fn body() -> impl Strategy<Value = Vec<u8>> {
+        let token = prop_oneof![
+            Just("data: "),
+            Just("data:"),
+            Just("\n"),
+            Just("\r\n"),
+            Just("\r"),
+            Just(CHUNK),
+            Just(ERROR),
+            Just("["),
+            Just("]"),
+            Just(","),
+            Just("{"),
+            Just("}"),
+            Just("\""),
+            Just("\\"),
+            Just("[DONE]"),
+            Just(": x"),
+            Just("id: 1"),
+            Just("\u{feff}"),
+            Just("é"),
+        ];
+        let made = prop::collection::vec(token, 0..24).prop_map(|all| all.concat().into_bytes());
+        prop_oneof![made, prop::collection::vec(any::<u8>(), 0..256)]
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_reads_the_same(body in body(), cuts in prop::collection::vec(1_usize..9, 1..64)) {
+            let mut whole = Reader::default();
+            let mut split = Reader::default();
+            let at_once = whole.push(&body);
+            let mut by_piece = Vec::new();
+            let mut rest = body.as_slice();
+            let mut cuts = cuts.into_iter().cycle();
+            while !rest.is_empty() {
+                let (piece, tail) = rest.split_at(cuts.next().unwrap().min(rest.len()));
+                by_piece.extend(split.push(piece));
+                rest = tail;
+            }
+            prop_assert_eq!(at_once, by_piece);
+            prop_assert_eq!(whole.finish(), split.finish());
+        }
+    }
+}

@@ -1,5 +1,15 @@
 //! The HTTP surface: plain request in, plain response out.
 
+pub mod admin;
+pub mod auth;
+pub mod cors;
+pub mod generations;
+pub mod health;
+pub mod lookup;
 pub mod message;
+pub mod outbox;
+pub mod page;
 mod problem;
+pub mod query;
+pub mod routes;
 pub mod validate;

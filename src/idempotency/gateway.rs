@@ -7,7 +7,8 @@
 use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
-use crate::config::{self, KvFailurePolicy, TargetValues};
+use crate::config::{self, KvFailurePolicy};
+use crate::publish::target::{Placeholders, expand};
 use crate::error::{Code, Problem};
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
@@ -225,17 +226,19 @@ fn resolve(
     created_at: Timestamp,
     topic: Option<&str>,
 ) -> Vec<Destination> {
-    let values = TargetValues {
+    let values = Placeholders {
         account: &asked.access.account,
         site: &asked.site,
         pipeline: &asked.pipeline,
-        anchor: created_at,
-        id: generation_id,
+        generation_id,
         topic,
+        at: created_at,
     };
     let mut resolved: Vec<Destination> = Vec::new();
     for destination in &asked.destinations {
-        let target = destination.target.fill(&values);
+        // What can't be filled in was refused when the request was read.
+        let pattern = &destination.target;
+        let target = expand(pattern, &values).unwrap_or_else(|_| pattern.clone());
         let id = delivery_id(generation_id, &destination.publisher, &target);
         if resolved.iter().all(|known| known.delivery_id != id) {
             let publisher = destination.publisher.clone();
@@ -291,6 +294,7 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
         request_id: asked.request_id.clone(),
         model: asked.model.clone(),
         json_mode: asked.json_mode,
+        credits: asked.credits,
         continues: asked.continues,
         upstream: asked.upstream.clone(),
         created_at: now,
@@ -365,7 +369,7 @@ async fn fresh(
 }
 
 /// Starts a run where runs are done, and waits for its end.
-async fn run(
+pub async fn run(
     app: &App,
     job: Job,
     body: String,
@@ -520,7 +524,7 @@ fn pending(generation_id: &str) -> Problem {
 }
 
 fn conflict(asked: &Asked, holder: &Generation) -> Problem {
-    let pointers = crate::key::identity::Leaves::from_json(&holder.leaves)
+    let pointers = crate::key::leaves::Leaves::from_json(&holder.leaves)
         .map(|leaves| leaves.diff(&asked.identity.leaves))
         .unwrap_or_default();
     Problem::conflict(pointers).generation(&holder.id)

@@ -6,5 +6,6 @@ pub mod mark;
 pub mod output;
 pub mod record;
 pub mod recovery;
+pub mod resolve;
 pub mod runner;
 pub mod state;

@@ -136,7 +136,12 @@ fn bought(
 ) -> Bought {
     let now = app.now();
     let usage = answer.usage.unwrap_or_default();
-    let cost_nano = app.setup.prices.cost(&job.model, &usage, now).map_or(0, i64::from);
+    // The price of the day that the estimate was made for; without counts, the estimate stands.
+    let cost_nano = match answer.usage {
+        Some(_) => app.config().prices.cost(&job.model, &usage, job.created_at).map(i64::from),
+        None => None,
+    }
+    .unwrap_or(job.credits.saturating_mul(1_000));
     let tokens = tokens(&usage);
     let held = held(job, answer);
     let body = match job.surface {

@@ -78,6 +78,8 @@ pub struct Job {
     pub lease_until: Timestamp,
     /// Its destinations, as `publisher=target` in the order given.
     pub destinations: Vec<String>,
+    /// Upper estimate of its cost, in credits: what is reserved for it.
+    pub credits: i64,
     /// Whether it continues an earlier answer, by Gemini's continuation token.
     pub continues: bool,
     /// Whether a queue message stands behind it, which tries again after a passing failure.
@@ -108,6 +110,7 @@ impl Job {
             expires_at: row.expires_at,
             lease_until: row.lease_until,
             destinations: row.destinations.clone(),
+            credits: row.credits_reserved,
             continues: row.continues,
             from_queue: false,
         }

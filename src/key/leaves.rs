@@ -36,9 +36,9 @@ impl Leaves {
     /// leaves that only one of them has. Where one of them was kept coarser, or has a value in
     /// place of an object, it is the outer pointer; an empty one means the whole request.
     pub fn diff(&self, other: &Self) -> Vec<String> {
-        let (ours, theirs): (BTreeSet<_>, BTreeSet<_>) = (self.set(), other.set());
+        let (ours, theirs) = (self.counted(), other.counted());
         let apart = ours.symmetric_difference(&theirs);
-        let pointers: BTreeSet<&str> = apart.map(|(pointer, _)| pointer.as_str()).collect();
+        let pointers: BTreeSet<&str> = apart.map(|((pointer, _), _)| pointer.as_str()).collect();
         let enclosed = |pointer: &str| {
             let mut ends = pointer.rmatch_indices('/').map(|(end, _)| end);
             ends.any(|end| {
@@ -92,8 +92,20 @@ impl Leaves {
             .map(|(pointer, digest)| (pointer.as_str(), digest.as_str()))
     }
 
-    fn set(&self) -> BTreeSet<&(String, String)> {
-        self.0.iter().collect()
+    /// The leaves, each with how many equal ones come before it: a header and a member of the body
+    /// may have one pointer and one value.
+    fn counted(&self) -> BTreeSet<(&(String, String), usize)> {
+        let mut before = (None, 0_usize);
+        let count = |leaf| {
+            let repeats = if before.0 == Some(leaf) {
+                before.1.saturating_add(1)
+            } else {
+                0
+            };
+            before = (Some(leaf), repeats);
+            (leaf, repeats)
+        };
+        self.0.iter().map(count).collect()
     }
 }
 

@@ -11,9 +11,13 @@ mod fields;
 pub mod idempotency_key;
 pub mod identity;
 pub mod json;
+#[cfg(test)]
+mod known_answers;
 pub mod leaves;
 pub mod limits;
 mod parse;
 pub mod pointer;
+#[cfg(test)]
+mod respell;
 pub mod scope;
 pub mod window;

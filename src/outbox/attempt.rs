@@ -6,7 +6,7 @@ use crate::idempotency::record::{Generation, Surface};
 use crate::outbox::budget::Budget;
 use crate::ports::{HttpError, HttpRequest};
 use crate::publish::settings::PublisherSettings;
-use crate::publish::template::{Subject, Template};
+use crate::publish::template::Template;
 use crate::publish::{Effect, Failure, Outcome, Parcel, Publication, Reply, Step, failure};
 use crate::store::deliveries::{Leased, remember};
 use crate::time::Timestamp;
@@ -35,23 +35,7 @@ pub fn parcel(
     text: String,
 ) -> Parcel {
     let completed_at = generation.completed_at.unwrap_or(generation.created_at);
-    let subject = Subject {
-        text: &text,
-        topic: generation.topic.as_deref(),
-        account: &generation.account,
-        site: &generation.site,
-        pipeline: &generation.pipeline,
-        model: &generation.model,
-        generation_id: &generation.id,
-        delivery_id: &delivery.id,
-        fingerprint: &generation.fingerprint,
-        key: &generation.key,
-        target: &delivery.target,
-        created_at: generation.created_at,
-        completed_at,
-    };
-    let rendered = settings.template().or(template).unwrap_or(&Template::Text).render(&subject);
-    Parcel {
+    let mut parcel = Parcel {
         delivery_id: delivery.id.clone(),
         generation_id: generation.id.clone(),
         account: generation.account.clone(),
@@ -64,12 +48,17 @@ pub fn parcel(
         created_at: generation.created_at,
         completed_at,
         target: delivery.target.clone(),
-        content: rendered.content,
-        content_type: rendered.content_type,
+        content: String::new(),
+        content_type: String::new(),
         text,
         maybe_sent: delivery.maybe_sent,
         progress: delivery.progress.clone(),
-    }
+    };
+    let template = settings.template().or(template).unwrap_or(&Template::Text);
+    let rendered = template.render(&parcel);
+    parcel.content = rendered.content;
+    parcel.content_type = rendered.content_type;
+    parcel
 }
 
 /// Steps a publication to its end, inside its lease and the budget.

@@ -276,7 +276,7 @@ impl<'a> Pass<'a> {
         generations: &BTreeMap<String, Loaded>,
     ) -> (Tally, bool) {
         let started_at = self.app.now();
-        let settings = self.app.setup.publishers.get(&delivery.publisher);
+        let settings = self.app.config().publishers.get(&delivery.publisher);
         let ((outcome, progress), class, policy) = match settings {
             Some(settings) => {
                 let ended = self.try_once(settings, delivery, generations).await;

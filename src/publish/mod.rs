@@ -4,16 +4,22 @@
 //! driver carries the effects out, so every adapter is tested natively, at every crash point.
 
 mod answer;
+mod cms;
 pub mod envelope;
 pub mod excerpt;
 mod fields;
+pub mod ghost;
+pub mod github;
 pub mod queue;
 pub mod r2;
 pub mod settings;
+mod slug;
 pub mod ssrf;
 pub mod target;
 pub mod template;
+mod url;
 pub mod webhook;
+pub mod wordpress;
 
 use crate::ports::{HttpError, HttpRequest, Object, PutNew};
 use crate::time::{Span, Timestamp};
@@ -57,6 +63,15 @@ pub struct Parcel {
     pub maybe_sent: bool,
     /// What an earlier attempt asked to be remembered (a draft's id, …).
     pub progress: Option<String>,
+}
+
+impl Parcel {
+    /// Fills `content` and `content_type` by a template.
+    pub fn render(&mut self, template: &template::Template) {
+        let rendered = template.render(self);
+        self.content = rendered.content;
+        self.content_type = rendered.content_type;
+    }
 }
 
 /// What a publication wants done.

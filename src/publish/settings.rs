@@ -3,12 +3,18 @@
 use serde_json::Value;
 
 use super::fields::Fields;
+use super::ghost::GhostSettings;
+use super::github::GithubSettings;
 use super::queue::QueueSettings;
 use super::r2::R2Settings;
 use super::ssrf::Loopback;
 use super::template::Template;
 use super::webhook::WebhookSettings;
-use super::{IdempotencyClass, Parcel, Publication};
+use super::wordpress::WordpressSettings;
+use super::{
+    Failure, IdempotencyClass, Outcome, Parcel, Publication, Reply, Step, failure, target,
+};
+use crate::time::Timestamp;
 
 /// What is done with a delivery of unknown fate where the destination can't be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +40,9 @@ pub struct PublisherSettings {
 enum Kind {
     R2(R2Settings),
     Webhook(WebhookSettings),
+    Github(GithubSettings),
+    Wordpress(WordpressSettings),
+    Ghost(GhostSettings),
     Queue(QueueSettings),
 }
 
@@ -105,6 +114,9 @@ impl PublisherSettings {
         match &self.kind {
             Kind::R2(_) => "r2",
             Kind::Webhook(_) => "webhook",
+            Kind::Github(_) => "github",
+            Kind::Wordpress(_) => "wordpress",
+            Kind::Ghost(_) => "ghost",
             Kind::Queue(_) => "queue",
         }
     }
@@ -112,7 +124,8 @@ impl PublisherSettings {
     /// What a repeat does at this destination.
     pub fn class(&self) -> IdempotencyClass {
         match &self.kind {
-            Kind::R2(_) => IdempotencyClass::Native,
+            Kind::R2(_) | Kind::Github(_) => IdempotencyClass::Native,
+            Kind::Wordpress(_) | Kind::Ghost(_) => IdempotencyClass::Probe,
             Kind::Webhook(_) | Kind::Queue(_) => IdempotencyClass::None,
         }
     }
@@ -123,6 +136,20 @@ impl PublisherSettings {
             Kind::R2(_) => {
                 "None while the object exists: a second put under its name is refused by R2; an \
                  object that a person deletes within the retries of a lost answer is put again."
+            }
+            Kind::Github(_) => {
+                "None while the file exists: a second create is refused by GitHub; a file that a \
+                 person deletes is not written again, since its commit is found in the history."
+            }
+            Kind::Wordpress(_) => {
+                "A second post may be visible for a moment if WordPress finishes a request long \
+                 after its time-out; it is then moved to the trash. A post whose slug and marker a \
+                 person changed within the retries of a lost answer is not recognised."
+            }
+            Kind::Ghost(_) => {
+                "A second draft, never a second published post, may exist for a moment; it is \
+                 deleted. A post whose slug a person changed within the retries of a lost answer \
+                 is not recognised."
             }
             Kind::Webhook(_) => {
                 "The receiver may get the same message more than once, always with the same \
@@ -136,20 +163,42 @@ impl PublisherSettings {
     }
 
     /// What must have one writer at a time, where there is such a thing.
-    pub fn lane(&self, _target: &str) -> Option<String> {
+    pub fn lane(&self, target: &str) -> Option<String> {
         match &self.kind {
+            Kind::Github(settings) => Some(settings.lane()),
             // Two deliveries for one slug would race for it; for two slugs nothing is shared.
+            Kind::Wordpress(_) | Kind::Ghost(_) => Some(format!("{}:{target}", self.name)),
             Kind::R2(_) | Kind::Webhook(_) | Kind::Queue(_) => None,
         }
     }
 
     /// Begins one attempt at publishing `parcel`.
+    ///
+    /// A target that [`target::check`] refuses ends it before anything is sent.
     pub fn begin(&self, parcel: Parcel) -> Box<dyn Publication> {
+        if let Err(why) = target::check(&parcel.target) {
+            return Box::new(Refused(why));
+        }
         match &self.kind {
             Kind::R2(settings) => Box::new(settings.begin(parcel)),
             Kind::Webhook(settings) => Box::new(settings.begin(&parcel)),
+            Kind::Github(settings) => Box::new(settings.begin(parcel)),
+            Kind::Wordpress(settings) => Box::new(settings.begin(&parcel)),
+            Kind::Ghost(settings) => Box::new(settings.begin(&parcel)),
             Kind::Queue(settings) => Box::new(settings.begin(&parcel)),
         }
+    }
+}
+
+/// A publication that is over before it began.
+struct Refused(&'static str);
+
+impl Publication for Refused {
+    fn step(&mut self, _reply: Option<Reply>, _now: Timestamp) -> Step {
+        Step::Done(Outcome::Permanent(Failure::new(
+            failure::TARGET_REFUSED,
+            self.0,
+        )))
     }
 }
 
@@ -159,6 +208,9 @@ impl Kind {
         match kind.as_deref().unwrap_or_default() {
             "r2" => R2Settings::read(fields).map(Self::R2),
             "webhook" => WebhookSettings::read(fields).map(Self::Webhook),
+            "github" => GithubSettings::read(fields).map(Self::Github),
+            "wordpress" => WordpressSettings::read(fields).map(Self::Wordpress),
+            "ghost" => GhostSettings::read(fields).map(Self::Ghost),
             "queue" => QueueSettings::read(fields).map(Self::Queue),
             unknown => {
                 if !unknown.is_empty() {
@@ -198,4 +250,137 @@ fn read_template(fields: &mut Fields<'_>) -> Option<Template> {
     Template::parse(&value)
         .map_err(|problem| fields.fault("template", problem))
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn secret(name: &str) -> Option<String> {
+        let value = match name {
+            "HOOK_OLD" | "HOOK_NEW" => "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "SHORT" => "whsec_c2hvcnQ=",
+            "TOKEN" => "ghp_s3cret",
+            "GHOST" => "6f1a:00ff",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    fn parse(table: &Value) -> Result<PublisherSettings, Vec<String>> {
+        PublisherSettings::parse("p", table, &secret, "production")
+    }
+
+    #[test]
+    fn every_kind_is_read_and_shows_no_secret() {
+        for table in [
+            json!({ "kind": "r2", "prefix": "posts/{account}/", "accounts": ["a", "b"] }),
+            json!({ "kind": "webhook", "url": "https://example.com/h/s3cret",
+                "secrets": ["HOOK_OLD", "HOOK_NEW"], "ambiguous": "at_most_once",
+                "expect": { "status": 202, "json_pointer": "/ok", "equals": true, "text": "ok" },
+                "reference": { "header": "X-Id" } }),
+            json!({ "kind": "github", "repository": "o/r.io", "branch": "b/c", "token": "TOKEN",
+                "api_base": "https://ghe.example.com/api/v3/" }),
+            json!({ "kind": "wordpress", "url": "https://example.com/wp", "user": "u",
+                "password": "TOKEN", "template": "markdown" }),
+            json!({ "kind": "ghost", "url": "https://example.com", "key": "GHOST" }),
+            json!({ "kind": "queue", "binding": "ARTICLES" }),
+        ] {
+            let settings = parse(&table).unwrap();
+            assert_eq!(settings.kind(), table["kind"]);
+            assert!(settings.residual_risk().ends_with('.'));
+            let shown = format!("{settings:?}");
+            for secret in ["s3cret", "MfKQ9r8G", "00ff"] {
+                assert!(!shown.contains(secret), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_absent_choice_has_its_default() {
+        let settings = parse(&json!({ "kind": "r2" })).unwrap();
+        assert!(settings.is_open_to("default"));
+        assert!(!settings.is_open_to("other"));
+        assert_eq!(settings.ambiguous(), Ambiguous::AtLeastOnce);
+        assert!(settings.template().is_none());
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once_with_their_paths() {
+        let table = json!({
+            "kind": "webhook", "url": "https://169.254.169.254/", "secrets": ["NONE", "SHORT"],
+            "expect": { "status": 302, "equals": 1, "txt": "x" }, "reference": {},
+            "accounts": [], "ambiguous": "maybe", "template": "html", "prefix": "x",
+        });
+        let told: Vec<String> = parse(&table).unwrap_err();
+        let paths: Vec<&str> = told.iter().filter_map(|t| t.split(':').next()).collect();
+        assert_eq!(
+            paths,
+            [
+                "accounts",
+                "ambiguous",
+                "template",
+                "url",
+                "secrets",
+                "secrets",
+                "expect.status",
+                "expect.equals",
+                "expect.txt",
+                "reference.header",
+                "prefix"
+            ],
+            "{told:#?}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_or_of_another_kind_is_refused() {
+        for (table, fault) in [
+            (json!("r2"), "must be a table"),
+            (json!({ "prefix": "x" }), "kind: is missing"),
+            (json!({ "kind": "ftp" }), "kind: must be r2"),
+            (
+                json!({ "kind": "r2", "prefix": "../" }),
+                "prefix: must be a path",
+            ),
+            (
+                json!({ "kind": "r2", "prefix": "_oncepress/" }),
+                "prefix: must be a path",
+            ),
+            (
+                json!({ "kind": "queue", "binding": "JOBS" }),
+                "binding: must not be JOBS",
+            ),
+            (
+                json!({ "kind": "github", "repository": "a/b/c", "token": "TOKEN" }),
+                "repository: must be `owner/name`",
+            ),
+            (
+                json!({ "kind": "ghost", "url": "https://e.com/", "key": "TOKEN" }),
+                "key: the secret",
+            ),
+            (
+                json!({ "kind": "ghost", "url": "https://e.com/?a", "key": "GHOST" }),
+                "url: must not",
+            ),
+            (
+                json!({ "kind": "webhook", "url": "https://e.com/", "secrets": [] }),
+                "secrets: must",
+            ),
+        ] {
+            let told = parse(&table).unwrap_err();
+            assert!(told[0].starts_with(fault), "{table}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn one_branch_is_one_lane_however_its_repository_is_spelled() {
+        let lane = |repository: &str| {
+            let table = json!({ "kind": "github", "repository": repository, "token": "TOKEN" });
+            parse(&table).unwrap().lane("x")
+        };
+        assert_eq!(lane("Owner/Repo"), lane("owner/repo"));
+        assert_ne!(lane("owner/repo"), lane("owner/other"));
+    }
 }

@@ -382,7 +382,7 @@ mod tests {
                 1 => format!("{value}"),
                 2 => format!("{value:#x}"),
                 3 => format!("0{value:o}"),
-                4 => format!("{a}.{}", rest),
+                4 => format!("{a}.{rest}"),
                 _ => format!("[::ffff:{a}.{b}.{c}.{d}]"),
             };
             let url = format!("https://{host}/");

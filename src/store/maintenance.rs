@@ -28,21 +28,56 @@ pub fn finish_tick(scheduled_at: Timestamp, summary: &str, now: Timestamp) -> St
     )
 }
 
-/// Generations whose runner is overdue, and unknown ones that policy may free: oldest first.
-/// Unknown ones with an operation key wait for a person and are not looked at.
-pub fn overdue(now: Timestamp, reconcile_before: Timestamp, limit: usize) -> Statement {
+/// Which unsettled generations a tick looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Overdue {
+    /// Running ones whose lease ended before now.
+    pub now: Timestamp,
+    /// Running ones whose lease ends in this range: young enough that their start may be missing.
+    pub young: (Timestamp, Timestamp),
+    /// Unknown ones under derived keys whose lease ended before this; none where a person decides.
+    pub decided: Option<Timestamp>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Generations that a tick looks at, most overdue first. Unknown ones under operation keys wait
+/// for a person and are not among them.
+pub fn unsettled(overdue: &Overdue) -> Statement {
+    let decided = overdue.decided.map_or(crate::ports::SqlValue::Null, |at| integer(at.millis()));
     statement(
-        "SELECT id, token, state, operation, created_at, lease_until FROM generations \
-           INDEXED BY generations_unsettled \
-         WHERE (state = 'running' AND lease_until <= ?1) \
-           OR (state = 'unknown' AND operation = 0 AND lease_until <= ?2 AND ?4) \
-         ORDER BY lease_until LIMIT ?3",
+        "SELECT id FROM ( \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_unsettled WHERE state = 'running' AND lease_until <= ?1 \
+             ORDER BY lease_until LIMIT ?5) \
+           UNION ALL \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_unsettled WHERE state = 'queued' AND lease_until <= ?1 \
+             ORDER BY lease_until LIMIT ?5) \
+           UNION ALL \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_to_decide WHERE state = 'unknown' AND operation = 0 \
+             AND lease_until <= ?4 ORDER BY lease_until LIMIT ?5) \
+           UNION ALL \
+           SELECT * FROM (SELECT id, lease_until FROM generations \
+             INDEXED BY generations_unsettled WHERE state = 'running' \
+             AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
+         LIMIT ?5",
         vec![
-            integer(now.millis()),
-            integer(reconcile_before.millis()),
-            count(limit),
-            integer(1),
+            integer(overdue.now.millis()),
+            integer(overdue.young.0.millis()),
+            integer(overdue.young.1.millis()),
+            decided,
+            count(overdue.limit),
         ],
+    )
+}
+
+/// Puts off the next look at a queued generation whose message is sent again.
+pub fn await_message(id: &str, until: Timestamp) -> Statement {
+    statement(
+        "UPDATE generations SET lease_until = ?2 WHERE id = ?1 AND state = 'queued'",
+        vec![text(id), integer(until.millis())],
     )
 }
 

@@ -39,10 +39,7 @@ fn every_member_is_read() {
         request.requested_at,
         Some(now().minus(Span::from_hours(24)))
     );
-    assert_eq!(
-        request.publish.unwrap()[0].target.as_str(),
-        "{date}/{id}.md"
-    );
+    assert_eq!(request.publish.unwrap()[0].target, "{date}/{id}.md");
 }
 
 #[test]
@@ -110,7 +107,7 @@ fn wrong_types_are_named_by_pointer() {
     /model must be a model's id, such as gemini-3.8-flash
     /publish/0/url is not a known member
     /publish/0/publisher must be 1 to 64 of `a-z 0-9 . _ -`, starting with a letter or digit
-    /publish/0/target may use {account} {site} {pipeline} {date} {id} {topic} and no other
+    /publish/0/target may use {account} {site} {pipeline} {date} {id} {topic} and no other braces
     /publish/1/publisher is required
     /publish/1/target is required
     /publish/2 must be an object

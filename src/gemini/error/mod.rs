@@ -249,8 +249,15 @@ fn with_words(sentence: &str, google: Option<&GoogleError>) -> String {
     let Some(google) = google else {
         return sentence.to_owned();
     };
-    let name = google.status.as_deref().unwrap_or("no status");
-    let words = redact::for_people(&format!("{name}: {}", google.message), GOOGLE_CHARS_MAX);
+    let said = [
+        google.status.as_deref().unwrap_or_default(),
+        &google.message,
+    ];
+    let said: Vec<&str> = said.into_iter().filter(|part| !part.is_empty()).collect();
+    if said.is_empty() {
+        return sentence.to_owned();
+    }
+    let words = redact::for_people(&said.join(": "), GOOGLE_CHARS_MAX);
     format!("{sentence} Google says: {words}")
 }
 
@@ -315,3 +322,6 @@ const GOOGLE_CHARS_MAX: usize = 400;
 const RATE_WINDOW: Span = Span::from_minutes(1);
 /// Wait after a 402: a person has to pay first, so trying more often is no use.
 const PREPAID_RETRY: Span = Span::from_hours(1);
+
+#[cfg(test)]
+mod tests;

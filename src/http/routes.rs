@@ -1,0 +1,185 @@
+//! From a request to the call that answers it.
+
+use crate::app::App;
+use crate::error::{Code, Problem};
+use crate::guard::{self, Memory, Verdict};
+use crate::http::auth::{Anywhere, Principal, authenticate};
+use crate::http::message::{Request, Response};
+use crate::http::outbox::Action;
+use crate::http::{admin, generations, health, lookup, outbox};
+
+/// Answers a request; never fails and never panics.
+pub async fn handle(app: &App, guard: &Memory, request: &Request) -> Response {
+    let request_id = app.id("req_");
+    let mut response = match route(app, guard, request, &request_id).await {
+        Ok(response) => response,
+        Err(problem) => {
+            log_problem(app, request, &request_id, &problem);
+            problem.to_response()
+        }
+    };
+    if response.headers.iter().all(|(name, _)| name != "x-request-id") {
+        response.headers.push(("x-request-id".to_owned(), request_id));
+    }
+    crate::http::cors::expose(app, request, &mut response);
+    app.flush_later();
+    response
+}
+
+fn log_problem(app: &App, request: &Request, request_id: &str, problem: &Problem) {
+    app.log(
+        "request_refused",
+        serde_json::json!({"requestId": request_id, "method": request.method,
+            "code": problem.code.as_str(), "status": problem.code.status(),
+            "generationId": problem.generation_id}),
+    );
+}
+
+async fn route(
+    app: &App,
+    guard: &Memory,
+    request: &Request,
+    request_id: &str,
+) -> Result<Response, Problem> {
+    let segments = segments(&request.path);
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["openapi.json"] => only("GET", request).map(|()| openapi()),
+        ["healthz"] => {
+            only("GET", request)?;
+            let verdict = guard::check(app, guard).await;
+            Ok(health::liveness(app, &verdict))
+        }
+        ["admin", rest @ ..] => admin_call(app, guard, request, rest).await,
+        ["api", "v1", rest @ ..] => {
+            if let Some(preflight) = crate::http::cors::preflight(app, request) {
+                return Ok(preflight);
+            }
+            fit(app, guard).await?;
+            api_call(app, request, request_id, rest).await
+        }
+        _ => Err(not_found()),
+    }
+}
+
+/// The path's segments, percent escapes undone; a broken escape leaves the segment as it is.
+fn segments(path: &str) -> Vec<String> {
+    path.trim_start_matches('/')
+        .split('/')
+        .map(|part| crate::http::query::decode(&part.replace('+', "%2B")).unwrap_or(part.to_owned()))
+        .collect()
+}
+
+/// Refuses to work with a faulty configuration, or on another environment's stores.
+async fn fit(app: &App, memory: &Memory) -> Result<(), Problem> {
+    if let Some(fault) = app.settings.faults.first() {
+        app.log("misconfigured", serde_json::json!({"name": fault.name,
+            "faults": app.settings.faults.len()}));
+        return Err(Problem::new(
+            Code::Misconfigured,
+            "The configuration is faulty; `/admin/health` names every fault.",
+        ));
+    }
+    match guard::check(app, memory).await {
+        Verdict::Own => Ok(()),
+        Verdict::Foreign(why) => {
+            app.log("foreign_environment", serde_json::json!({"why": why}));
+            Err(Problem::new(
+                Code::Misconfigured,
+                "A store belongs to another environment; `/admin/health` says which.",
+            ))
+        }
+        Verdict::Unreachable(why) => {
+            app.log("store_failed", serde_json::json!({"error": why}));
+            Err(Problem::new(Code::StoreUnavailable, "A store can't be reached."))
+        }
+    }
+}
+
+async fn admin_call(
+    app: &App,
+    guard: &Memory,
+    request: &Request,
+    rest: &[&str],
+) -> Result<Response, Problem> {
+    let principal = authenticate(app, request, Anywhere::No).await?;
+    if principal != Principal::Admin {
+        return Err(Problem::new(Code::Forbidden, "This call takes the admin token only."));
+    }
+    if rest == ["health"] {
+        only("GET", request)?;
+        let verdict = guard::check(app, guard).await;
+        return Ok(health::details(app, &verdict).await);
+    }
+    fit(app, guard).await?;
+    match (request.method.as_str(), rest) {
+        ("POST", ["accounts"]) => admin::create_account(app, request).await,
+        ("GET", ["accounts"]) => admin::list_accounts(app, request).await,
+        ("PATCH", ["accounts", name]) => admin::change_account(app, request, name).await,
+        ("POST", ["accounts", name, "keys"]) => admin::create_key(app, request, name).await,
+        ("DELETE", ["keys", id]) => admin::revoke_key(app, id).await,
+        ("POST", ["drain"]) => admin::drain_now(app).await,
+        (_, ["accounts"]) => Err(not_allowed("GET, POST")),
+        (_, ["accounts", _]) => Err(not_allowed("PATCH")),
+        (_, ["accounts", _, "keys"] | ["drain"]) => Err(not_allowed("POST")),
+        (_, ["keys", _]) => Err(not_allowed("DELETE")),
+        _ => Err(not_found()),
+    }
+}
+
+async fn api_call(
+    app: &App,
+    request: &Request,
+    request_id: &str,
+    rest: &[&str],
+) -> Result<Response, Problem> {
+    let principal = authenticate(app, request, Anywhere::No).await?;
+    if let Some(account) = principal.account()
+        && !app.limiter.allow(account).await
+    {
+        return Err(Problem::new(Code::RateLimited, "This account sends too many requests."));
+    }
+    match (request.method.as_str(), rest) {
+        ("POST", ["generations"]) => {
+            generations::create(app, &principal, request, request_id).await
+        }
+        ("GET", ["generations"]) => lookup::index(app, &principal, request).await,
+        ("GET", ["generations", id]) => lookup::get(app, &principal, id).await,
+        ("POST", ["generations", id, "resolve"]) => {
+            lookup::resolve(app, &principal, request, id).await
+        }
+        ("GET", ["outbox"]) => outbox::index(app, &principal, request).await,
+        ("POST", ["outbox", id, "requeue"]) => {
+            outbox::act(app, &principal, id, Action::Requeue).await
+        }
+        ("POST", ["outbox", id, "cancel"]) => {
+            outbox::act(app, &principal, id, Action::Cancel).await
+        }
+        (_, ["generations"]) => Err(not_allowed("GET, POST")),
+        (_, ["generations", _] | ["outbox"]) => Err(not_allowed("GET")),
+        (_, ["generations", _, "resolve"] | ["outbox", _, "requeue" | "cancel"]) => {
+            Err(not_allowed("POST"))
+        }
+        _ => Err(not_found()),
+    }
+}
+
+fn only(method: &'static str, request: &Request) -> Result<(), Problem> {
+    if request.method == method { Ok(()) } else { Err(not_allowed(method)) }
+}
+
+fn not_allowed(allowed: &'static str) -> Problem {
+    Problem::new(Code::MethodNotAllowed, format!("This path takes {allowed}."))
+        .header("allow", allowed)
+}
+
+fn not_found() -> Problem {
+    Problem::new(Code::NotFound, "There is nothing under this path.")
+}
+
+fn openapi() -> Response {
+    Response::json(200, OPENAPI).with("cache-control", "no-store")
+}
+
+/// The contract, as it is served.
+pub const OPENAPI: &str = include_str!("../../openapi.json");
