@@ -17,7 +17,12 @@ for (const environment of ["", "production"]) {
   if (Number(gzip) > GZIP_BUDGET_KIB) throw new Error("the bundle is over its budget");
 }
 
-const imports = WebAssembly.Module.imports(new WebAssembly.Module(readFileSync("build/index_bg.wasm")));
-const foreign = [...new Set(imports.map(({ module }) => module))].filter((name) => name !== "./index_bg.js");
-if (foreign.length > 0) throw new Error(`the WebAssembly module imports from ${foreign.join(", ")}`);
+const imports = WebAssembly.Module.imports(
+  new WebAssembly.Module(readFileSync("build/index_bg.wasm")),
+);
+const foreign = [...new Set(imports.map(({ module }) => module))].filter(
+  (name) => name !== "./index_bg.js",
+);
+if (foreign.length > 0)
+  throw new Error(`the WebAssembly module imports from ${foreign.join(", ")}`);
 console.log(`imports: ${imports.length}, all from its own glue`);

@@ -5,7 +5,13 @@
 import { execFileSync } from "node:child_process";
 
 const ALLOWED = new Set([
-  "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-3-Clause", "BSL-1.0", "MIT", "Unicode-3.0", "Zlib",
+  "Apache-2.0",
+  "Apache-2.0 WITH LLVM-exception",
+  "BSD-3-Clause",
+  "BSL-1.0",
+  "MIT",
+  "Unicode-3.0",
+  "Zlib",
 ]);
 // Two versions of a crate make the bundle larger; build-time crates (proc-macros) don't count.
 const BUILD_TIME_DUPLICATES = new Set(["syn"]);
@@ -37,5 +43,7 @@ process.exit(problems.length === 0 ? 0 : 1);
 // SPDX without nested OR in AND beyond one pair of brackets, which is all that crates use.
 function isAllowed(expression) {
   const text = expression.replaceAll(/[()]/g, " ").replaceAll("/", " OR ");
-  return text.split(" AND ").every((part) => part.split(" OR ").some((name) => ALLOWED.has(name.trim())));
+  return text
+    .split(" AND ")
+    .every((part) => part.split(" OR ").some((name) => ALLOWED.has(name.trim())));
 }

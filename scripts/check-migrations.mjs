@@ -7,29 +7,46 @@ import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
-const files = readdirSync("migrations").filter((name) => name.endsWith(".sql")).sort();
+const files = readdirSync("migrations")
+  .filter((name) => name.endsWith(".sql"))
+  .sort();
 const scratch = mkdtempSync(join(tmpdir(), "oncepress-migrations-"));
 const folder = join(scratch, "migrations");
 const config = join(scratch, "wrangler.json");
 mkdirSync(folder);
-writeFileSync(config, JSON.stringify({
-  name: "migrations",
-  compatibility_date: "2026-09-01",
-  d1_databases: [{ binding: "DB", database_name: "db", database_id: "db", migrations_dir: folder }],
-}));
+writeFileSync(
+  config,
+  JSON.stringify({
+    name: "migrations",
+    compatibility_date: "2026-09-01",
+    d1_databases: [
+      { binding: "DB", database_name: "db", database_id: "db", migrations_dir: folder },
+    ],
+  }),
+);
 
 const d1 = (database, ...args) =>
-  execFileSync("wrangler", ["d1", ...args, "--local", "--config", config, "--persist-to", join(scratch, database)], {
-    encoding: "utf8",
-    env: { ...process.env, CI: "true" },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  execFileSync(
+    "wrangler",
+    ["d1", ...args, "--local", "--config", config, "--persist-to", join(scratch, database)],
+    {
+      encoding: "utf8",
+      env: { ...process.env, CI: "true" },
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
 const migrate = (database) => d1(database, "migrations", "apply", "DB");
-const query = (database, sql) => JSON.parse(d1(database, "execute", "DB", "--json", "--command", sql))[0].results;
+const query = (database, sql) =>
+  JSON.parse(d1(database, "execute", "DB", "--json", "--command", sql))[0].results;
 
 const counts = (database) => {
-  const tables = query(database, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'd1\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name");
-  const sql = tables.map(({ name }) => `SELECT '${name}' AS name, COUNT(*) AS n FROM ${name}`).join(" UNION ALL ");
+  const tables = query(
+    database,
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'd1\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
+  );
+  const sql = tables
+    .map(({ name }) => `SELECT '${name}' AS name, COUNT(*) AS n FROM ${name}`)
+    .join(" UNION ALL ");
   return Object.fromEntries(query(database, sql).map(({ name, n }) => [name, n]));
 };
 
@@ -45,16 +62,23 @@ try {
     migrate("used");
     const after = counts("used");
     for (const [table, n] of Object.entries(before)) {
-      if (after[table] !== n) throw new Error(`${file}: ${table} had ${n} rows and has ${after[table]}`);
+      if (after[table] !== n)
+        throw new Error(`${file}: ${table} had ${n} rows and has ${after[table]}`);
     }
   }
   migrate("used");
   migrate("empty");
   const [used, empty] = [counts("used"), counts("empty")];
-  if (Object.keys(used).join() !== Object.keys(empty).join()) throw new Error("the two differ in tables");
-  const unfilled = Object.entries(used).filter(([, n]) => n === 0).map(([name]) => name);
-  if (unfilled.length > 0) throw new Error(`tests/fixtures/rows.sql has no row for ${unfilled.join(", ")}`);
-  console.log(`${files.length} migrations, ${Object.keys(used).length} tables: fine when empty and in use`);
+  if (Object.keys(used).join() !== Object.keys(empty).join())
+    throw new Error("the two differ in tables");
+  const unfilled = Object.entries(used)
+    .filter(([, n]) => n === 0)
+    .map(([name]) => name);
+  if (unfilled.length > 0)
+    throw new Error(`tests/fixtures/rows.sql has no row for ${unfilled.join(", ")}`);
+  console.log(
+    `${files.length} migrations, ${Object.keys(used).length} tables: fine when empty and in use`,
+  );
 } finally {
   rmSync(scratch, { recursive: true, force: true });
 }

@@ -15,7 +15,9 @@ await alive();
 const key = await accountKey();
 const body = readFileSync(ARTICLE, "utf8");
 
-say(`Submitting ${ARTICLE} (${body.length} characters, for an article of the pipeline demo/articles)`);
+say(
+  `Submitting ${ARTICLE} (${body.length} characters, for an article of the pipeline demo/articles)`,
+);
 const first = await generate();
 show(first);
 if (![200, 201].includes(first.status)) process.exit(1);
@@ -95,7 +97,12 @@ async function call(method, path, token, payload) {
 
 function show({ status, headers, text }) {
   console.log(`HTTP ${status}`);
-  for (const name of ["x-request-id", "x-idempotency-replayed", "x-oncepress-credits", "retry-after"]) {
+  for (const name of [
+    "x-request-id",
+    "x-idempotency-replayed",
+    "x-oncepress-credits",
+    "retry-after",
+  ]) {
     if (headers.has(name)) console.log(`${name}: ${headers.get(name)}`);
   }
   console.log(text.length > 300 ? `${text.slice(0, 300)}…` : text);
@@ -103,7 +110,9 @@ function show({ status, headers, text }) {
 
 async function published() {
   for (let tries = 0; tries < 50; tries += 1) {
-    const { deliveries } = JSON.parse((await call("GET", `/api/v1/generations/${generation.id}`, key)).text);
+    const { deliveries } = JSON.parse(
+      (await call("GET", `/api/v1/generations/${generation.id}`, key)).text,
+    );
     if (deliveries[0]?.status === "published") return deliveries[0];
     await sleep(200);
   }

@@ -96,7 +96,10 @@ describe("the queue", () => {
     const accepted = await client.generate(body, { prefer: "respond-async" });
     expectAnswer(accepted, 202);
     const path = new URL(accepted.headers.get("location"), stage.worker.url).pathname;
-    await waitFor("the generation", async () => (await client.call("GET", path)).json.state === "generated");
+    await waitFor(
+      "the generation",
+      async () => (await client.call("GET", path)).json.state === "generated",
+    );
     expectAnswer(await client.generate(body), 200);
     assert.equal(await fakes.billed(tag), 1);
   });
@@ -105,7 +108,12 @@ describe("the queue", () => {
     const { fakes, worker, client } = stage;
     const { tag, body } = stage.request();
     // The message is sent, its answer lost: whoever sends again sends it twice.
-    const lost = { op: "send|sendBatch", when: "after", times: 1, error: "Queue send failed: Network connection lost." };
+    const lost = {
+      op: "send|sendBatch",
+      when: "after",
+      times: 1,
+      error: "Queue send failed: Network connection lost.",
+    };
     await worker.rules({ binding: "JOBS", ...lost });
     await client.generate(body, { prefer: "respond-async" });
     await worker.rules();
@@ -153,17 +161,43 @@ describe("what is not fit to publish", () => {
 
 describe("bad input costs nothing and consumes no key", () => {
   const rows = [
-    ["a duplicate member", `{"site":"a","pipeline":"b","userPrompt":"x","user\\u0050rompt":"y"}`, 400, "invalid_request"],
+    [
+      "a duplicate member",
+      `{"site":"a","pipeline":"b","userPrompt":"x","user\\u0050rompt":"y"}`,
+      400,
+      "invalid_request",
+    ],
     ["an unknown member", { nonsense: 1 }, 400, "invalid_request", "/nonsense"],
     ["a wrong type", { userPrompt: 7 }, 400, "invalid_request", "/userPrompt"],
     ["both prompts", { contents: [{ parts: [{ text: "x" }] }] }, 400, "invalid_request"],
     ["a window out of range", { windowMinutes: 43_201 }, 400, "invalid_request", "/windowMinutes"],
     ["a site in capitals", { site: "Blog" }, 400, "invalid_request", "/site"],
-    ["a slot in the far future", { requestedAt: "2999-01-01T00:00:00Z" }, 400, "invalid_request", "/requestedAt"],
-    ["an unknown publisher", { publish: [{ publisher: "nobody", target: "x" }] }, 400, "invalid_request"],
-    ["a lone surrogate", `{"site":"a","pipeline":"b","userPrompt":"\\ud800"}`, 400, "invalid_request"],
+    [
+      "a slot in the far future",
+      { requestedAt: "2999-01-01T00:00:00Z" },
+      400,
+      "invalid_request",
+      "/requestedAt",
+    ],
+    [
+      "an unknown publisher",
+      { publish: [{ publisher: "nobody", target: "x" }] },
+      400,
+      "invalid_request",
+    ],
+    [
+      "a lone surrogate",
+      `{"site":"a","pipeline":"b","userPrompt":"\\ud800"}`,
+      400,
+      "invalid_request",
+    ],
     ["no JSON", "{", 400, "invalid_request"],
-    ["nesting over 128", `{"site":"a","pipeline":"b","userPrompt":"x","tools":${"[".repeat(130)}${"]".repeat(130)}}`, 400, "invalid_request"],
+    [
+      "nesting over 128",
+      `{"site":"a","pipeline":"b","userPrompt":"x","tools":${"[".repeat(130)}${"]".repeat(130)}}`,
+      400,
+      "invalid_request",
+    ],
     ["a body over 1 MiB", { userPrompt: "x".repeat(1_048_577) }, 413, "request_too_large"],
   ];
 
@@ -205,7 +239,11 @@ describe("the wall between accounts", () => {
     const body = stage.request().body;
     expectAnswer(await send(worker, "POST", "/api/v1/generations", body), 401, "unauthenticated");
     const wrong = { authorization: `Bearer opk_${"0".repeat(48)}` };
-    expectAnswer(await send(worker, "POST", "/api/v1/generations", body, wrong), 401, "unauthenticated");
+    expectAnswer(
+      await send(worker, "POST", "/api/v1/generations", body, wrong),
+      401,
+      "unauthenticated",
+    );
     expectAnswer(await client.call("GET", "/admin/health"), 403, "forbidden");
     expectAnswer(await client.call("POST", "/admin/drain"), 403, "forbidden");
   });
@@ -232,9 +270,16 @@ describe("the wall between accounts", () => {
     for (const [method, path, payload] of doors) {
       expectAnswer(await other.call(method, path, payload), 404, "not_found");
     }
-    for (const path of [`/api/v1/generations?requestId=${requestId}`, `/api/v1/generations?key=${tag}&site=blog`]) {
+    for (const path of [
+      `/api/v1/generations?requestId=${requestId}`,
+      `/api/v1/generations?key=${tag}&site=blog`,
+    ]) {
       const { json } = await other.call("GET", path);
-      assert.equal(json.items.some((item) => item.id === id), false, path);
+      assert.equal(
+        json.items.some((item) => item.id === id),
+        false,
+        path,
+      );
     }
     const outbox = await other.call("GET", "/api/v1/outbox");
     assert.equal(outbox.text.includes(delivery.id), false);
@@ -267,7 +312,10 @@ test("the rate limit is the account's, and replays count against it", async () =
     const { body } = limited.request();
     const answers = [];
     for (let call = 0; call < 8; call += 1) answers.push(await limited.client.generate(body));
-    assert.ok(answers.some(({ status }) => status === 200), "some were replays");
+    assert.ok(
+      answers.some(({ status }) => status === 200),
+      "some were replays",
+    );
     const refused = answers.at(-1);
     expectAnswer(refused, 429, "rate_limited");
     expectRetryAfter(refused);

@@ -14,16 +14,32 @@ const D1 = { binding: "DB", op: "batch|run|all|first|raw" };
 // `regenerate` for derived keys allows one.
 const MOMENTS = [
   ["before the claim", { ...D1, where: "fetch", match: "INTO claims" }, 1],
-  ["after the claim, its answer lost", { ...D1, where: "fetch", match: "INTO claims", when: "after" }, 1],
+  [
+    "after the claim, its answer lost",
+    { ...D1, where: "fetch", match: "INTO claims", when: "after" },
+    1,
+  ],
   ["before the running mark", { binding: "KV_DEDUP", op: "put", where: "fetch" }, 1],
   ["before the runner is called", { binding: "RUNNER", op: "fetch", where: "fetch" }, 1],
   ["before Gemini is called", { binding: "fetch", match: "GenerateContent|generateContent" }, 1],
   ["while Gemini works", undefined, 2],
   ["before the commit", { ...D1, where: "runner", match: "outputs" }, 2],
-  ["after the commit, its answer lost", { ...D1, where: "runner", match: "outputs", when: "after" }, 1],
+  [
+    "after the commit, its answer lost",
+    { ...D1, where: "runner", match: "outputs", when: "after" },
+    1,
+  ],
   ["before the publication", { binding: "BUCKET", op: "put", match: "^files/" }, 1],
-  ["after the publication, its answer lost", { binding: "BUCKET", op: "put", match: "^files/", when: "after" }, 1],
-  ["before the delivery is settled", { ...D1, match: "UPDATE deliveries.*'published'|published_at" }, 1],
+  [
+    "after the publication, its answer lost",
+    { binding: "BUCKET", op: "put", match: "^files/", when: "after" },
+    1,
+  ],
+  [
+    "before the delivery is settled",
+    { ...D1, match: "UPDATE deliveries.*'published'|published_at" },
+    1,
+  ],
 ];
 
 let stage;
@@ -46,7 +62,10 @@ for (const [moment, rule, purchasesMax] of MOMENTS) {
     assert.ok(billed >= 1 && billed <= purchasesMax, `billed ${billed} times`);
     assert.deepEqual(await stage.published(tag), [`files/${tag}.md`]);
     assert.equal((await worker.r2(`files/${tag}.md`)).text, answer.json.output.text);
-    const rows = await worker.sql("SELECT state, COUNT(*) AS n FROM generations WHERE id = ? GROUP BY state", id);
+    const rows = await worker.sql(
+      "SELECT state, COUNT(*) AS n FROM generations WHERE id = ? GROUP BY state",
+      id,
+    );
     assert.deepEqual(rows, [{ state: "generated", n: 1 }]);
     const again = await client.generate(body);
     assert.equal(again.status, 200);
@@ -69,7 +88,10 @@ test("killed while Gemini works, an operation key waits for a person instead of 
   assert.equal((await fakes.asked(tag)).length, 1, "never rerun by time alone");
 
   const resolve = `/api/v1/generations/${answer.json.generationId}/resolve`;
-  const resolved = await client.call("POST", resolve, { action: "regenerate", reason: "the bill says no" });
+  const resolved = await client.call("POST", resolve, {
+    action: "regenerate",
+    reason: "the bill says no",
+  });
   assert.ok([200, 201, 202].includes(resolved.status), `${resolved.status} ${resolved.text}`);
   const made = await insist(body, { "idempotency-key": tag });
   await drained(made.json.id);

@@ -1,5 +1,5 @@
-// The main job: a request is paid for once, stored, published by the cron trigger, and answered from
-// the store ever after.
+// The main job: a request is paid for once, stored, published by the cron trigger, and answered
+// from the store ever after.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -102,7 +102,11 @@ test("GET shows the generation with its deliveries; lists find it by key and req
   for (const query of [`key=order-${tag}`, `requestId=${requestId}`]) {
     const list = await client.call("GET", `/api/v1/generations?${query}`);
     expectAnswer(list, 200);
-    assert.deepEqual(list.json.items.map((item) => item.id), [id], query);
+    assert.deepEqual(
+      list.json.items.map((item) => item.id),
+      [id],
+      query,
+    );
     assert.equal(list.json.nextCursor, null);
   }
 });

@@ -35,7 +35,9 @@ async function count(context, name, call) {
 
 function summarise(entries) {
   const of = (binding, operations) =>
-    entries.filter((entry) => entry.binding === binding && (!operations || operations.includes(entry.op)));
+    entries.filter(
+      (entry) => entry.binding === binding && (!operations || operations.includes(entry.op)),
+    );
   const d1 = of("DB");
   const sum = (name) => d1.reduce((total, entry) => total + (entry[name] ?? 0), 0);
   return {
@@ -54,16 +56,22 @@ function summarise(entries) {
 // Work after the answer (`waitUntil`, the drain) is over once the journal stops growing.
 async function quiet() {
   let length = -1;
-  await waitFor("the Worker to be quiet", async () => {
-    const before = length;
-    ({ length } = await stage.worker.e2e("GET", "journal"));
-    return length === before;
-  }, { everyMs: 400 });
+  await waitFor(
+    "the Worker to be quiet",
+    async () => {
+      const before = length;
+      ({ length } = await stage.worker.e2e("GET", "journal"));
+      return length === before;
+    },
+    { everyMs: 400 },
+  );
 }
 
 test("a fresh generation: 1 KV read, at most 2 KV writes, 2 D1 round trips", async (context) => {
   const { body } = stage.request();
-  const { answer, figures, later } = await count(context, "fresh", () => stage.client.generate(body));
+  const { answer, figures, later } = await count(context, "fresh", () =>
+    stage.client.generate(body),
+  );
   expectFresh(answer);
   assert.equal(figures.kvReads, 1);
   assert.ok(figures.kvWrites + later.kvWrites <= 2, "KV writes, those after the answer included");
@@ -88,7 +96,9 @@ test("a replay from KV by a cold isolate asks D1 for the API key only", async (c
   await quiet();
   await stage.worker.kill9();
   await stage.worker.boot();
-  const { answer, figures } = await count(context, "replay, cold", () => stage.client.generate(body));
+  const { answer, figures } = await count(context, "replay, cold", () =>
+    stage.client.generate(body),
+  );
   expectReplay(answer, first);
   assert.ok(figures.d1RoundTrips <= 2, "the API key, and the environment's name");
 });

@@ -5,6 +5,7 @@ import { after, before, test } from "node:test";
 
 import { expectAnswer, expectFresh, expectReplay, expectRetryAfter } from "./lib/expect.mjs";
 import { setStage } from "./lib/stage.mjs";
+import { waitFor } from "./lib/wait.mjs";
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -43,7 +44,12 @@ test("the retry of a refused request is generated while KV still shows the old m
   const { tag, body } = stage.request();
   await fakes.script("gemini", tag, { status: 429 });
   // The first write (the running mark) stays; whatever would take it back is lost.
-  await worker.rules({ binding: "KV_DEDUP", op: "put|delete", skip: 1, error: "KV PUT failed: 500" });
+  await worker.rules({
+    binding: "KV_DEDUP",
+    op: "put|delete",
+    skip: 1,
+    error: "KV PUT failed: 500",
+  });
   expectAnswer(await client.generate(body), 503, "gemini_rate_limited");
   await worker.kill9();
   await worker.boot();
@@ -59,7 +65,13 @@ test("a repeat is one generation at 1 s, 4:59, 5:01, 20 min and 29:59, and a new
   const made = Date.parse(first.json.createdAt);
   const start = worker.now - Date.now();
   const at = (age) => worker.clock(made + age - Date.now());
-  for (const age of [SECOND, 4 * MINUTE + 59 * SECOND, 5 * MINUTE + SECOND, 20 * MINUTE, 30 * MINUTE - SECOND]) {
+  for (const age of [
+    SECOND,
+    4 * MINUTE + 59 * SECOND,
+    5 * MINUTE + SECOND,
+    20 * MINUTE,
+    30 * MINUTE - SECOND,
+  ]) {
     await at(age);
     expectReplay(await client.generate(body), first);
   }
@@ -115,6 +127,27 @@ test("windowMinutes of the first request rules", async () => {
   expectReplay(await client.generate({ ...body, windowMinutes: 1 }), first);
   await worker.clock(start + 121 * MINUTE);
   expectFresh(await client.generate(body));
+  assert.equal(await fakes.billed(tag), 2);
+  await worker.clock(start);
+});
+
+test("a purged generation answers 410, and its request is fresh", async () => {
+  const { fakes, worker, client } = stage;
+  const { tag, body } = stage.request();
+  const first = await client.generate(body, { "idempotency-key": tag });
+  expectFresh(first);
+  const path = `/api/v1/generations/${first.json.id}`;
+  const start = worker.now - Date.now();
+  await worker.clock(start + 29 * 24 * HOUR);
+  await worker.cron();
+  expectAnswer(await client.call("GET", path), 200);
+  await worker.clock(start + 31 * 24 * HOUR);
+  await waitFor("the purge", async () => {
+    await worker.cron();
+    return (await client.call("GET", path)).status === 410;
+  });
+  expectAnswer(await client.call("GET", path), 410, "gone");
+  expectFresh(await client.generate(body, { "idempotency-key": tag }));
   assert.equal(await fakes.billed(tag), 2);
   await worker.clock(start);
 });

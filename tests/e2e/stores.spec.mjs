@@ -76,9 +76,19 @@ describe("D1 and R2", () => {
   test("a claim whose answer is lost recognises its own row", async () => {
     const { fakes, worker, client } = stage;
     const { tag, body } = stage.request();
-    await worker.rules({ ...D1, where: "fetch", match: "INTO claims", when: "after", times: 1, error: LOST });
+    await worker.rules({
+      ...D1,
+      where: "fetch",
+      match: "INTO claims",
+      when: "after",
+      times: 1,
+      error: LOST,
+    });
     expectFresh(await client.generate(body));
-    assert.deepEqual((await worker.e2e("GET", "rules")).hits.map((hits) => hits > 0), [true]);
+    assert.deepEqual(
+      (await worker.e2e("GET", "rules")).hits.map((hits) => hits > 0),
+      [true],
+    );
     await worker.rules();
     assert.equal(await fakes.billed(tag), 1);
   });
@@ -87,10 +97,20 @@ describe("D1 and R2", () => {
     const { fakes, worker, client } = stage;
     const { tag, body } = stage.owedRequest();
     const before = await spent(worker);
-    await worker.rules({ ...D1, where: "runner", match: "outputs", when: "after", times: 1, error: LOST });
+    await worker.rules({
+      ...D1,
+      where: "runner",
+      match: "outputs",
+      when: "after",
+      times: 1,
+      error: LOST,
+    });
     const first = await client.generate(body);
     expectFresh(first);
-    assert.deepEqual((await worker.e2e("GET", "rules")).hits.map((hits) => hits > 0), [true]);
+    assert.deepEqual(
+      (await worker.e2e("GET", "rules")).hits.map((hits) => hits > 0),
+      [true],
+    );
     await worker.rules();
     assert.equal(await fakes.billed(tag), 1);
     const [cost] = await spent(worker);
@@ -155,7 +175,9 @@ describe("the environment guard", () => {
         assert.ok(health.text.includes(name), `${name} in ${health.text}`);
       }
       assert.equal((await worker.fetch("/healthz")).status, 503);
-      const call = await worker.fetch("/api/v1/account", { headers: { authorization: "Bearer x" } });
+      const call = await worker.fetch("/api/v1/account", {
+        headers: { authorization: "Bearer x" },
+      });
       assert.equal(call.status, 500);
       assert.equal(call.headers.get("x-oncepress-error-code"), "misconfigured");
     } finally {

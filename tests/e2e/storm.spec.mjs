@@ -79,10 +79,18 @@ describe("with KV_FAILURE_POLICY = deny", () => {
   test("KV that still says no, long after the mark, is no reason to buy again", async () => {
     const { tag, body } = stage.request();
     const first = await stage.client.generate(body);
-    await stage.worker.rules({ binding: "KV_DEDUP", op: "get|getWithMetadata", staleMs: 3_600_000 });
+    await stage.worker.rules({
+      binding: "KV_DEDUP",
+      op: "get|getWithMetadata",
+      staleMs: 3_600_000,
+    });
     await stage.worker.kill9();
     await stage.worker.boot();
-    await stage.worker.rules({ binding: "KV_DEDUP", op: "get|getWithMetadata", staleMs: 3_600_000 });
+    await stage.worker.rules({
+      binding: "KV_DEDUP",
+      op: "get|getWithMetadata",
+      staleMs: 3_600_000,
+    });
     const again = await stage.client.generate(body);
     await stage.worker.rules();
     expectAnswer(again, 200);
@@ -93,14 +101,17 @@ describe("with KV_FAILURE_POLICY = deny", () => {
 
 test("two Worker processes on one D1 database make one purchase", async () => {
   const stage = await setStage("storm-two");
-  const second = await Worker.start("storm-two-b", { vars: stage.worker.vars, share: stage.worker });
+  const second = await Worker.start("storm-two-b", {
+    vars: stage.worker.vars,
+    share: stage.worker,
+  });
   try {
     const elsewhere = new Client(second, "acme", stage.client.key);
     for (let round = 0; round < 5; round += 1) {
       const { tag, body } = stage.request();
       const callers = Array.from({ length: 20 }, (_, n) => (n % 2 ? elsewhere : stage.client));
       const answers = await Promise.all(callers.map((client) => client.generate(body)));
-      // The second process can't reach the first one's runner, so its callers may have to come again.
+      // The second process can't reach the first one's runner: its callers may have to come again.
       const made = answers.filter(({ status }) => status === 201);
       assert.equal(made.length, 1, answers.map(({ status }) => status).join());
       assert.equal((await stage.fakes.asked(tag)).length, 1);

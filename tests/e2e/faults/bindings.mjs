@@ -35,7 +35,8 @@ export function wrapFetch(realFetch) {
 const WRAPPERS = {
   KvNamespace: wrapKv,
   D1Database: wrapD1,
-  R2Bucket: (name, bucket, where) => watched(name, bucket, where, ["get", "head", "put", "delete", "list"]),
+  R2Bucket: (name, bucket, where) =>
+    watched(name, bucket, where, ["get", "head", "put", "delete", "list"]),
   WorkerQueue: (name, queue, where) => watched(name, queue, where, ["send", "sendBatch"]),
   DurableObjectNamespace: wrapNamespace,
 };
@@ -69,7 +70,9 @@ function wrapKv(binding, kv, where) {
         return kv[op](key, options);
       }
       const value = past === undefined || past.expiresAt <= now() ? null : past.value;
-      return op === "get" ? decode(value, options) : { value: decode(value, options), metadata: past?.metadata ?? null };
+      return op === "get"
+        ? decode(value, options)
+        : { value: decode(value, options), metadata: past?.metadata ?? null };
     });
   const put = (key, value, options) =>
     perform({ where, binding, op: "put", subject: textOf(key) }, async () => {
@@ -81,7 +84,12 @@ function wrapKv(binding, kv, where) {
       await kv.delete(key);
       remember(key, null);
     });
-  return proxy(kv, { get: read("get"), getWithMetadata: read("getWithMetadata"), put, delete: remove });
+  return proxy(kv, {
+    get: read("get"),
+    getWithMetadata: read("getWithMetadata"),
+    put,
+    delete: remove,
+  });
 }
 
 function remember(key, value, { expirationTtl, metadata } = {}) {

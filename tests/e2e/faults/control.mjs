@@ -30,7 +30,9 @@ const COMMANDS = {
     entries: journal.since(Number(searchParams.get("since") ?? 0)),
   }),
   "POST sql": async ({ body, env }) => {
-    const { results, meta } = await env.DB.prepare(body.sql).bind(...(body.params ?? [])).all();
+    const { results, meta } = await env.DB.prepare(body.sql)
+      .bind(...(body.params ?? []))
+      .all();
     return { rows: results, rowsRead: meta.rows_read };
   },
   "POST kv": async ({ body, env }) =>

@@ -43,7 +43,8 @@ export function admin(worker, method, path, body) {
 export async function send(worker, method, path, body, headers = {}) {
   const init = { method, headers: { ...headers } };
   if (body !== undefined) {
-    init.body = typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body);
+    init.body =
+      typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body);
     init.headers["content-type"] ??= "application/json";
   }
   const answer = await worker.fetch(path, init);

@@ -25,6 +25,16 @@ writeFileSync(BASE_CONFIG, JSON.stringify(config, null, 2));
 
 execFileSync(
   WRANGLER,
-  ["d1", "migrations", "apply", "DB", "--local", "--config", BASE_CONFIG, "--persist-to", EMPTY_STORES],
+  [
+    "d1",
+    "migrations",
+    "apply",
+    "DB",
+    "--local",
+    "--config",
+    BASE_CONFIG,
+    "--persist-to",
+    EMPTY_STORES,
+  ],
   { cwd: ROOT, env: { ...process.env, CI: "true" }, stdio: ["ignore", "ignore", "inherit"] },
 );

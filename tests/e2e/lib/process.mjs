@@ -10,7 +10,11 @@ const running = new Set();
 
 /** Starts a command whose output goes to `log`; `onLine` sees each line of it. */
 export function start(command, args, { log, onLine, ...options } = {}) {
-  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], detached: true, ...options });
+  const child = spawn(command, args, {
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+    ...options,
+  });
   running.add(child);
   child.once("exit", () => running.delete(child));
   const file = createWriteStream(log, { flags: "a" });

@@ -10,18 +10,29 @@ import { waitFor } from "./wait.mjs";
 
 export const ACCOUNTS = ["acme", "globex"];
 
-/** Starts everything; `vars` and `secrets` go to the Worker, over those of wrangler.toml. */
-export async function setStage(name, { vars = {}, ...options } = {}) {
+/**
+ * Starts everything. `vars`, `secrets` and `bindings` go to the Worker, over those of wrangler.toml;
+ * `publishers` makes other destinations from the fakes' address.
+ */
+export async function setStage(name, { vars = {}, publishers, withoutClient, ...options } = {}) {
   const fakes = await Fakes.start(name);
   await fakes.control("POST", "config", { webhook: { signed: { secrets: [HOOK_SECRET] } } });
-  const worker = await Worker.start(name, { vars: { ...varsFor(fakes), ...vars }, ...options });
-  const client = await Client.create(worker, "acme");
+  const allVars = { ...varsFor(fakes), ...vars };
+  if (publishers) allVars.PUBLISHERS = publishers(fakes);
+  const worker = await Worker.start(name, { vars: allVars, ...options });
+  const client = withoutClient
+    ? new Client(worker, "acme", "none")
+    : await Client.create(worker, "acme");
   return new Stage(fakes, worker, client);
 }
 
 /** Variables that point at the fakes, with a destination of each idempotency class. */
 export function varsFor(fakes) {
-  const hook = (name) => ({ kind: "webhook", url: `${fakes.url}/webhook/${name}`, accounts: ACCOUNTS });
+  const hook = (name) => ({
+    kind: "webhook",
+    url: `${fakes.url}/webhook/${name}`,
+    accounts: ACCOUNTS,
+  });
   return {
     GEMINI_BASE_URL: fakes.url,
     PUBLISHERS: {
@@ -48,7 +59,13 @@ class Stage {
     const tag = uniqueTag();
     return {
       tag,
-      body: { site: "blog", pipeline: "daily", userPrompt: `${tag} Write.`, publish: [], ...overrides },
+      body: {
+        site: "blog",
+        pipeline: "daily",
+        userPrompt: `${tag} Write.`,
+        publish: [],
+        ...overrides,
+      },
     };
   }
 
@@ -69,7 +86,9 @@ class Stage {
 
   /** What was published to the R2 destination under the tag. */
   async published(tag) {
-    return (await this.worker.r2Keys()).filter((key) => key.startsWith("files/") && key.includes(tag));
+    return (await this.worker.r2Keys()).filter(
+      (key) => key.startsWith("files/") && key.includes(tag),
+    );
   }
 }
 

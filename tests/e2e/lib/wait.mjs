@@ -14,7 +14,8 @@ export async function waitFor(what, probe, { withinMs = 20_000, everyMs = 50 } =
     } catch (error) {
       last = error;
     }
-    if (Date.now() > deadline) throw new Error(`waited ${withinMs} ms in vain for ${what}: ${last}`);
+    if (Date.now() > deadline)
+      throw new Error(`waited ${withinMs} ms in vain for ${what}: ${last}`);
     await sleep(everyMs);
   }
 }
