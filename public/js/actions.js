@@ -2,7 +2,7 @@
 
 import { change, read } from "./api.js";
 import { ask } from "./dialog.js";
-import { count, money } from "./format.js";
+import { count, money, price } from "./format.js";
 import { t } from "./i18n.js";
 import { problemText, say } from "./parts.js";
 
@@ -73,6 +73,8 @@ export async function cancel(delivery) {
   return answer;
 }
 
+/** @typedef {{label: string, value: string, note: string, about?: string}} Cost */
+
 /**
  * Decides over a held or unknown generation.
  * @param {any} generation
@@ -80,18 +82,18 @@ export async function cancel(delivery) {
  * @returns {Promise<any>}
  */
 export async function resolve(generation, action) {
-  const price = action === "regenerate" ? await regeneratePrice(generation) : {
+  /** @type {Cost} */
+  const cost = action === "regenerate" ? await regeneratePrice(generation) : {
     label: t("price.gemini"),
     value: money(0),
-    note: generation.cost?.microUsd ? t("price.paid", { money: money(generation.cost.microUsd) }) : t("price.none"),
+    note: generation.cost?.microUsd ? t("price.paid", { money: price(generation.cost.microUsd) }) : t("price.none"),
   };
   let answer = null;
   await ask({
     title: t(`resolve.${action}.title`),
     lines: [t(`resolve.${action}.${generation.state}`)],
-    price,
-    confirm: action === "regenerate" ? t("resolve.regenerate.confirm", { money: price.short ?? "" }).trim()
-      : t(`resolve.${action}.confirm`),
+    price: cost,
+    confirm: cost.about ? t("resolve.regenerate.confirmAbout", { money: cost.about }) : t(`resolve.${action}.confirm`),
     danger: action !== "publish",
     reason: true,
     act: async (reason) => {
@@ -107,15 +109,15 @@ export async function resolve(generation, action) {
  * What buying again costs: the price of the usage that is stored, else what the pipeline's
  * generations cost on average, else a plain "not known".
  * @param {any} generation
- * @returns {Promise<{label: string, value: string, note: string, short?: string}>}
+ * @returns {Promise<Cost>}
  */
 async function regeneratePrice(generation) {
   const label = t("price.again");
   const paid = generation.cost?.microUsd;
   if (typeof paid === "number" && paid > 0) {
     const usage = generation.usage ?? {};
-    const about = t("price.about", { money: money(paid) });
-    return { label, value: about, short: about, note: t("price.usage", {
+    const about = price(paid);
+    return { label, about, value: t("price.about", { money: about }), note: t("price.usage", {
       prompt: count(usage.promptTokens ?? 0),
       output: count((usage.outputTokens ?? 0) + (usage.thoughtTokens ?? 0)),
       model: generation.model ?? "",
@@ -126,8 +128,8 @@ async function regeneratePrice(generation) {
     const row = usage.items?.find((/** @type {any} */ item) =>
       item.site === generation.site && item.pipeline === generation.pipeline);
     if (row?.generations > 0) {
-      const about = t("price.about", { money: money(row.costMicroUsd / row.generations) });
-      return { label, value: about, short: about, note: t("price.average", { n: row.generations }) };
+      const about = price(row.costMicroUsd / row.generations);
+      return { label, about, value: t("price.about", { money: about }), note: t("price.average", { n: row.generations }) };
     }
   } catch {
     // The question is asked all the same, and says that the price isn't known.

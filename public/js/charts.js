@@ -19,50 +19,12 @@ import { t } from "./i18n.js";
  * @param {Day[]} days  oldest first, without gaps
  */
 export function ledger(days) {
-  const top = niceCeiling(Math.max(...days.map((entry) => entry.spent), 0));
-  const bottom = niceCeiling(Math.max(...days.map((entry) => entry.saved), 0));
-  const range = top.value + bottom.value || 1;
-  const step = Math.max(top.step, bottom.step) || 1;
-  const height = 190;
-  const width = matchMedia("(max-width: 720px)").matches ? 360 : 760;
-  const toY = (/** @type {number} */ value) => 10 + ((top.value - value) / range) * height;
-  const slot = (width - GUTTER) / Math.max(days.length, 1);
-  const bar = Math.max(1, Math.min(slot * 0.62, 22));
-
-  const picture = svg("svg", { class: "ledger", viewBox: `0 0 ${width} ${height + 40}`, "aria-hidden": "true" });
-  for (const value of ticks(top.value, bottom.value, step)) {
-    const y = toY(value);
-    picture.append(
-      svg("line", { class: value === 0 ? "axis" : "grid", x1: GUTTER, x2: width, y1: y, y2: y }),
-      svg("text", { class: "tick", x: GUTTER - 8, y: y + 4, "text-anchor": "end" }, moneyTick(Math.abs(value))),
-    );
-  }
-  const labelEvery = Math.ceil(days.length / (width < 500 ? 4 : 8));
-  const columns = days.map((entry, index) => {
-    const x = GUTTER + slot * index;
-    const left = x + (slot - bar) / 2;
-    const label = (days.length - 1 - index) % labelEvery === 0;
-    return svg("g", { class: "column" },
-      svg("rect", { class: "hit", x, y: 4, width: slot, height: height + 12 }),
-      svg("rect", { class: "spent", x: left, y: toY(entry.spent), width: bar,
-        height: toY(0) - toY(entry.spent) }),
-      svg("rect", { class: "saved", x: left, y: toY(0), width: bar, height: toY(-entry.saved) - toY(0) }),
-      label && svg("text", { class: "tick", x: x + slot / 2, y: height + 34, "text-anchor": "middle" },
-        dayName(entry.day)));
-  });
-  picture.append(...columns);
-  return readable(picture, columns, days);
-}
-
-/**
- * Adds the reading line, and the keyboard's way to it.
- * @param {SVGElement} picture
- * @param {SVGElement[]} columns
- * @param {Day[]} days
- */
-function readable(picture, columns, days) {
   const reading = h("p", { class: "reading", "aria-live": "polite" });
+  const frame = h("div", { class: "plot", tabindex: 0, role: "group", "aria-label": t("chart.keys") });
   let at = days.length - 1;
+  /** @type {SVGElement[]} */
+  let columns = [];
+
   /** @param {number} index */
   function show(index) {
     at = Math.min(Math.max(index, 0), days.length - 1);
@@ -74,22 +36,61 @@ function readable(picture, columns, days) {
       h("span", { class: "key key-spent" }, t("chart.spent", { money: money(entry.spent), n: entry.generations })),
       h("span", { class: "key key-saved" }, t("chart.saved", { money: money(entry.saved), n: entry.replays })));
   }
-  columns.forEach((column, index) => column.addEventListener("pointerenter", () => show(index)));
-  const frame = h("div", {
-    class: "plot",
-    tabindex: 0,
-    role: "group",
-    "aria-label": t("chart.keys"),
-    onkeydown: (/** @type {KeyboardEvent} */ event) => {
-      const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: days.length - 1 };
-      const to = moves[/** @type {keyof typeof moves} */ (event.key)];
-      if (to === undefined) return;
-      event.preventDefault();
-      show(to);
-    },
-  }, picture);
+
+  frame.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: days.length - 1 };
+    const to = moves[/** @type {keyof typeof moves} */ (event.key)];
+    if (to === undefined) return;
+    event.preventDefault();
+    show(to);
+  });
+  new ResizeObserver(() => {
+    const drawn = drawLedger(days, Math.max(frame.clientWidth, 240), show);
+    columns = drawn.columns;
+    put(frame, drawn.picture);
+    show(at);
+  }).observe(frame);
   show(at);
   return h("div", {}, reading, frame);
+}
+
+/**
+ * @param {Day[]} days
+ * @param {number} width
+ * @param {(index: number) => void} pointed
+ */
+function drawLedger(days, width, pointed) {
+  const most = Math.max(...days.map((entry) => entry.spent), 0);
+  const least = Math.max(...days.map((entry) => entry.saved), 0);
+  const step = niceStep((most + least) / 4);
+  const top = Math.ceil(most / step - 1e-9) * step;
+  const bottom = Math.ceil(least / step - 1e-9) * step;
+  const toY = (/** @type {number} */ value) => 10 + ((top - value) / (top + bottom || 1)) * HEIGHT;
+  const slot = (width - GUTTER) / Math.max(days.length, 1);
+  const bar = Math.max(1, Math.min(slot * 0.62, 22));
+  const labelEvery = Math.ceil(days.length / (width / 90));
+
+  const columns = days.map((entry, index) => {
+    const x = GUTTER + slot * index;
+    const left = x + (slot - bar) / 2;
+    const back = days.length - 1 - index;
+    return svg("g", { class: "column", onpointerenter: () => pointed(index) },
+      svg("rect", { class: "hit", x, y: 4, width: slot, height: HEIGHT + 12 }),
+      svg("rect", { class: "spent", x: left, y: toY(entry.spent), width: bar, height: toY(0) - toY(entry.spent) }),
+      svg("rect", { class: "saved", x: left, y: toY(0) + 1, width: bar, height: toY(-entry.saved) - toY(0) }),
+      back % labelEvery === 0 && svg("text", { class: "tick", x: back ? x + slot / 2 : width, y: HEIGHT + 34,
+        "text-anchor": back ? "middle" : "end" }, dayName(entry.day)));
+  });
+  const line = (/** @type {string} */ kind, /** @type {number} */ value) =>
+    svg("line", { class: kind, x1: GUTTER, x2: width, y1: toY(value), y2: toY(value) });
+  const grid = ticks(top, bottom, step).flatMap((value) => [
+    line("grid", value),
+    svg("text", { class: "tick", x: GUTTER - 8, y: toY(value) + 4, "text-anchor": "end" }, moneyTick(Math.abs(value))),
+  ]);
+  const height = HEIGHT + 42;
+  const picture = svg("svg", { class: "ledger", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+    grid, columns, line("axis", 0));
+  return { picture, columns };
 }
 
 /**
@@ -151,8 +152,7 @@ export function bars(caption, rows) {
   const most = Math.max(...rows.map((row) => row.spent + row.saved), 1);
   return h("table", { class: "bars" },
     h("caption", { class: "unseen" }, caption),
-    h("thead", { class: "unseen" }, h("tr", {}, h("th", {}, t("name")), h("th", {}, t("spent")),
-      h("th", {}, t("saved")))),
+    h("thead", {}, h("tr", {}, h("td", {}), [t("spent"), t("saved")].map((words) => h("th", { scope: "col" }, words)))),
     h("tbody", {}, rows.map((row) => h("tr", {},
       h("th", { scope: "row" }, row.name,
         svg("svg", { viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true" },
@@ -181,17 +181,15 @@ export function ledgerTable(days) {
 }
 
 /**
- * The next round amount at or above a value, in the shown currency, and its step.
+ * A round step near an amount, in the shown currency.
  * @param {number} microUsd
  */
-function niceCeiling(microUsd) {
-  if (microUsd <= 0) return { value: 0, step: 0 };
+function niceStep(microUsd) {
   const shown = microUsd * shownPerMicroUsd();
-  const rough = shown / 2;
-  const magnitude = 10 ** Math.floor(Math.log10(rough));
-  const factor = [1, 2, 2.5, 5, 10].find((candidate) => candidate * magnitude >= rough) ?? 10;
-  const step = factor * magnitude;
-  return { value: (Math.ceil(shown / step) * step) / shownPerMicroUsd(), step: step / shownPerMicroUsd() };
+  if (!(shown > 0)) return 1;
+  const magnitude = 10 ** Math.floor(Math.log10(shown));
+  const factor = [1, 2, 2.5, 5, 10].find((candidate) => candidate * magnitude >= shown) ?? 10;
+  return (factor * magnitude) / shownPerMicroUsd();
 }
 
 /**
@@ -206,4 +204,5 @@ function ticks(top, bottom, step) {
   return values;
 }
 
-const GUTTER = 56;
+const HEIGHT = 180;
+const GUTTER = 52;

@@ -59,20 +59,31 @@ export function percent(share) {
 }
 
 /**
- * Money, from micro-dollars. Small amounts keep four digits: one generation is often a few cents.
+ * A sum of money, from micro-dollars, in the currency's own digits.
  * @param {number} microUsd
  */
 export function money(microUsd) {
   const amount = (microUsd / 1e6) * settings.currency.perUsd;
-  const small = settings.currency.perUsd < 10;
-  const digits = small ? (amount !== 0 && Math.abs(amount) < 1 ? 4 : 2) : amount !== 0 && Math.abs(amount) < 100 ? 1 : 0;
-  return new Intl.NumberFormat(language(), {
-    style: "currency",
-    currency: settings.currency.code,
-    currencyDisplay: "narrowSymbol",
-    minimumFractionDigits: Math.min(digits, small ? 2 : 0),
-    maximumFractionDigits: digits,
-  }).format(amount);
+  const form = moneyForm();
+  const least = 10 ** -(form.resolvedOptions().maximumFractionDigits ?? 2);
+  return amount !== 0 && Math.abs(amount) < least ? price(microUsd) : form.format(amount);
+}
+
+/**
+ * The price of one thing, with two digits more: a generation is often a few cents.
+ * @param {number} microUsd
+ */
+export function price(microUsd) {
+  const amount = (microUsd / 1e6) * settings.currency.perUsd;
+  const digits = (moneyForm().resolvedOptions().maximumFractionDigits ?? 2) + (Math.abs(amount) < 10 ? 2 : 0);
+  return moneyForm({ minimumFractionDigits: amount ? digits : undefined, maximumFractionDigits: amount ? digits : undefined })
+    .format(amount);
+}
+
+/** @param {Intl.NumberFormatOptions} [more] */
+function moneyForm(more = {}) {
+  return new Intl.NumberFormat(language(), { style: "currency", currency: settings.currency.code,
+    currencyDisplay: "narrowSymbol", ...more });
 }
 
 /**
@@ -80,13 +91,7 @@ export function money(microUsd) {
  * @param {number} microUsd
  */
 export function moneyTick(microUsd) {
-  return new Intl.NumberFormat(language(), {
-    style: "currency",
-    currency: settings.currency.code,
-    currencyDisplay: "narrowSymbol",
-    minimumFractionDigits: 0,
-    maximumFractionDigits: 3,
-  }).format((microUsd / 1e6) * settings.currency.perUsd);
+  return moneyForm({ minimumFractionDigits: 0, maximumFractionDigits: 3 }).format((microUsd / 1e6) * settings.currency.perUsd);
 }
 
 /** How many units of the shown currency a micro-dollar is: an axis rounds in what is shown. */

@@ -34,6 +34,7 @@ let framed = false;
 function open({ notice = "", focus = true } = {}) {
   leaving.abort();
   leaving = new AbortController();
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
   if (!session()) {
     framed = false;
     document.title = `${t("signin.title")} · Oncepress`;
@@ -123,6 +124,7 @@ function languageButton() {
     useTable(other);
     framed = false;
     open({ focus: false });
+    /** @type {HTMLElement | null} */ (app.querySelector("button[lang]"))?.focus();
   } }, other === "ja" ? "日本語" : "English");
 }
 

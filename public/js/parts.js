@@ -2,7 +2,7 @@
 
 import { h, put, svg } from "./dom.js";
 import { ApiError } from "./api.js";
-import { dateTime, money, relative } from "./format.js";
+import { dateTime, price, relative } from "./format.js";
 import { known, t } from "./i18n.js";
 
 /** @typedef {import("./dom.js").Child} Child */
@@ -40,7 +40,17 @@ export function failure(error, again) {
  * @param {...Child} more
  */
 export function empty(title, line, ...more) {
-  return h("div", { class: "note" }, h("h2", {}, title), line && h("p", {}, line), more);
+  return h("div", { class: "note" }, title && h("h2", {}, title), line && h("p", {}, line), more);
+}
+
+/** How to make a first generation, for a page that has none to show. */
+export function sample() {
+  return h("pre", { class: "sample", tabindex: 0 }, [
+    `curl -X POST ${location.origin}/api/v1/generations \\`,
+    `  -H "Authorization: Bearer $ONCEPRESS_KEY" \\`,
+    `  -H "Content-Type: application/json" \\`,
+    `  -d '{"site":"blog","pipeline":"daily","userPrompt":"Write a haiku"}'`,
+  ].join("\n"));
 }
 
 /**
@@ -95,7 +105,7 @@ export function shortId(id) {
  */
 export function priceOf(generation) {
   const microUsd = generation?.cost?.microUsd;
-  return typeof microUsd === "number" ? money(microUsd) : "–";
+  return typeof microUsd === "number" ? price(microUsd) : "–";
 }
 
 /**

@@ -3,7 +3,7 @@
 import { read } from "../api.js";
 import { h, put } from "../dom.js";
 import { t } from "../i18n.js";
-import { empty, heading, link, priceOf, shortId, when } from "../parts.js";
+import { empty, heading, link, priceOf, sample, shortId, when } from "../parts.js";
 import { pages } from "../paging.js";
 import { badge, mark, meaning, name } from "../states.js";
 import { session } from "../session.js";
@@ -45,7 +45,7 @@ export function generations(page) {
     show: (items) => table(items),
     nothing: () => Object.values(filter).some(Boolean)
       ? empty(t("generations.noneMatch"))
-      : empty(t("generations.empty"), t("generations.emptyLine"), h("pre", { class: "sample" }, SAMPLE)),
+      : empty(t("generations.empty"), t("generations.emptyLine"), sample()),
   });
 }
 
@@ -68,8 +68,3 @@ function table(items) {
       h("td", { role: "cell", class: "c-cost number" }, priceOf(item)),
       h("td", { role: "cell", class: "c-when" }, when(item.createdAt))))));
 }
-
-const SAMPLE = `curl -X POST "$ONCEPRESS_URL/api/v1/generations" \\
-  -H "Authorization: Bearer $ONCEPRESS_KEY" \\
-  -H "Content-Type: application/json" \\
-  -d '{"site":"blog","pipeline":"daily","userPrompt":"Write a haiku"}'`;

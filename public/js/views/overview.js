@@ -1,16 +1,21 @@
 /** The front page: what is owed, what is stuck and why, what was spent and what was not. */
 
-import { ApiError, read } from "../api.js";
+import { ApiError } from "../api.js";
 import { bars, gauge, ledger, ledgerTable, meter, strip } from "../charts.js";
 import { requeueAll } from "../actions.js";
 import { h, put } from "../dom.js";
-import { clock, count, dateTime, dayOf, money, percent, useCurrency, useZone, zone } from "../format.js";
+import { clock, count, dateTime, dayOf, money, percent, zone } from "../format.js";
 import { t } from "../i18n.js";
-import { empty, failure, heading, link, loading, priceOf, problemText, say, shortId, when } from "../parts.js";
-import { session } from "../session.js";
-import { faultText, mark, name } from "../states.js";
+import { empty, failure, heading, link, loading, priceOf, problemText, sample, say, shortId, when } from "../parts.js";
+import { mark, name } from "../states.js";
+import { byDay, gather, stuckGroups, sum, tally } from "./facts.js";
 
 /** @typedef {import("../main.js").Page} Page */
+/** @typedef {import("./facts.js").Facts} Facts */
+/** @typedef {import("./facts.js").Group} Group */
+
+/** @type {Record<string, string>} */
+const TONES = { dead: "dead", held: "wait", unknown: "wait", outcome_unknown: "wait", stale: "owed" };
 
 /**
  * @param {Page} page
@@ -50,74 +55,15 @@ export async function overview(page) {
   await refresh();
 }
 
-/**
- * Everything the page needs. Usage must be there; a part that fails otherwise leaves its place empty.
- * @param {AbortSignal} signal
- */
-async function gather(signal) {
-  const admin = session()?.kind === "admin";
-  const lone = !admin || Boolean(session()?.account);
-  /** @param {string} path @param {Record<string, any>} [parameters] */
-  const may = (path, parameters) => read(path, parameters, signal).catch((error) => {
-    if (error instanceof ApiError && error.code !== "offline" && error.status !== 401) return null;
-    throw error;
-  });
-  const account = lone ? await may("/api/v1/account") : null;
-  useZone(account?.timezone);
-  const from = dayOf(new Date(Date.now() - (DAYS - 1) * 86_400_000));
-  const [usage, dead, outcome, pending, published, held, unknown, digest, health] = await Promise.all([
-    read("/api/v1/usage", { from, group_by: "day,site" }, signal),
-    may("/api/v1/outbox", { status: "dead" }),
-    may("/api/v1/outbox", { status: "outcome_unknown" }),
-    may("/api/v1/outbox", { status: "pending" }),
-    may("/api/v1/outbox", { status: "published" }),
-    may("/api/v1/generations", { state: "held" }),
-    may("/api/v1/generations", { state: "unknown" }),
-    may("/api/v1/digest"),
-    admin ? may("/admin/health") : null,
-  ]);
-  useCurrency(usage.currency);
-  return { account, usage, dead, outcome, pending, published, held, unknown, digest, health };
-}
-
-/** @typedef {Awaited<ReturnType<typeof gather>>} Facts */
-
-/**
- * How many rows wait in each condition: the service's own count where it gives one,
- * else the rows that were read, with a plus where there are more.
- * @param {Facts} facts
- */
-function tally(facts) {
-  const risk = facts.usage.atRisk ?? {};
-  /** @param {any} given @param {any} page */
-  const of = (given, page) => typeof given?.count === "number"
-    ? { n: given.count, words: count(given.count) }
-    : { n: page?.items?.length ?? 0, words: page ? count(page.items.length) + (page.nextCursor ? "+" : "") : "–" };
-  return {
-    owed: of(risk.pending, facts.pending),
-    held: of(risk.held, facts.held),
-    unknown: of(risk.unknown, facts.unknown),
-    dead: of(risk.dead, facts.dead),
-    outcome: of(risk.outcomeUnknown, facts.outcome),
-    today: publishedToday(facts),
-  };
-}
-
-/** @param {Facts} facts */
-function publishedToday(facts) {
-  const given = facts.usage.publishedToday;
-  if (typeof given === "number") return { n: given, words: count(given) };
-  const items = facts.published?.items ?? [];
-  const today = dayOf(new Date());
-  const n = items.filter((/** @type {any} */ item) =>
-    item.publishedAt && dayOf(new Date(item.publishedAt)) === today).length;
-  return { n, words: facts.published ? count(n) + (n === items.length && facts.published.nextCursor ? "+" : "") : "–" };
-}
-
 /** @param {Facts} facts */
 function headline(facts) {
   const { owed, held, unknown, dead, outcome } = tally(facts);
   const stuck = held.n + unknown.n + dead.n + outcome.n;
+  const risk = facts.usage.atRisk;
+  if (stuck && risk) {
+    const paid = ["held", "unknown", "dead"].reduce((all, key) => all + (risk[key]?.microUsd ?? 0), 0);
+    return t("headline.stuckMoney", { n: stuck, money: money(paid) });
+  }
   if (stuck) return t("headline.stuck", { n: stuck });
   return owed.n ? t("headline.owed", { n: owed.n }) : t("headline.clear");
 }
@@ -139,7 +85,7 @@ function show(facts, refresh) {
           h("h2", { id: "money" }, t("money.title")),
           days.some((day) => day.spent || day.saved || day.generations || day.replays)
             ? [ledger(days), ledgerTable(days)]
-            : empty(t("money.empty"), t("money.emptyLine")))),
+            : empty(t("money.empty"), t("money.emptyLine"), sample()))),
       h("div", { class: "side" },
         riskPart(facts), creditPart(facts.account), sitePart(facts.usage), kvPart(facts), digestPart(facts.digest))),
   ];
@@ -192,29 +138,15 @@ function nextTry(pending) {
 }
 
 /**
- * Rows that don't move by themselves, gathered by their reason, the most first.
  * @param {Facts} facts
  * @param {() => void} refresh
  */
 function stuckList(facts, refresh) {
-  const groups = [
-    ...groupDeliveries(facts.dead), ...groupDeliveries(facts.outcome), ...staleGroup(facts),
-    ...groupGenerations(facts.held), ...groupGenerations(facts.unknown),
-  ].sort((left, right) => right.items.length - left.items.length);
-  if (!groups.length) return empty(t("stuck.none"), t("stuck.noneLine"));
+  const groups = stuckGroups(facts);
+  if (!groups.length) return empty("", t("stuck.noneLine"));
   return h("ul", { class: "stuck" }, groups.slice(0, GROUPS_SHOWN).map((group) => stuckGroup(group, refresh)),
     groups.length > GROUPS_SHOWN && h("li", { class: "quiet" }, t("stuck.more", { n: groups.length - GROUPS_SHOWN })));
 }
-
-/**
- * @typedef {object} Group
- * @property {string} state
- * @property {string} where
- * @property {string} why
- * @property {any[]} items
- * @property {boolean} more  the service has more rows than were read
- * @property {"delivery" | "generation"} what
- */
 
 /**
  * @param {Group} group
@@ -226,7 +158,7 @@ function stuckGroup(group, refresh) {
   const oldest = items.map((item) => item.createdAt).filter(Boolean).sort()[0];
   const route = group.what === "delivery"
     ? link("outbox", { status: state === "stale" ? "pending" : state, publisher: items[0].publisher }, {}, t("stuck.see"))
-    : single ? link(`generations/${single.id}`, {}, {}, t("stuck.decide"))
+    : single ? link(`generations/${single.id}`, {}, { class: "button" }, t("stuck.decide"))
       : link("generations", { state, site: items[0].site, pipeline: items[0].pipeline }, {}, t("stuck.see"));
   const button = group.what === "delivery" && state === "dead" && h("button", { type: "button", onclick: async () => {
     try {
@@ -236,83 +168,16 @@ function stuckGroup(group, refresh) {
     }
   } }, items.length > 1 ? t("requeueAll.button", { n: items.length }) : t("requeue.button"));
   return h("li", { class: `tone-edge-${TONES[state]}` },
-    h("p", { class: "stuck-head" }, mark(state === "stale" ? "pending" : state),
-      h("b", {}, `${count(items.length)}${group.more ? "+" : ""} ${name(state)}`),
-      h("span", {}, group.where),
-      oldest && h("span", { class: "quiet" }, items.length > 1 ? t("stuck.oldest") : "", " ", when(oldest))),
-    h("p", { class: "why-line" }, group.why || t("stuck.noReason")),
-    group.what === "generation" && h("ul", { class: "examples" }, items.slice(0, 3).map((item) => h("li", {},
-      link(`generations/${item.id}`, {}, {}, item.topic || shortId(item.id)),
-      h("span", { class: "quiet number" }, priceOf(item))))),
-    h("p", { class: "row-actions" }, button, route));
-}
-
-/** @type {Record<string, string>} */
-const TONES = { dead: "dead", held: "wait", unknown: "wait", outcome_unknown: "wait", stale: "owed" };
-
-/**
- * @param {any} page
- * @returns {Group[]}
- */
-function groupDeliveries(page) {
-  return gatherGroups(page, "delivery", (item) => item.publisher, (item) => faultText(item.error) || lastExcerpt(item));
-}
-
-/**
- * @param {any} page
- * @returns {Group[]}
- */
-function groupGenerations(page) {
-  return gatherGroups(page, "generation", (item) => `${item.site} / ${item.pipeline}`,
-    (item) => faultText(item.heldReason ?? item.error) || finish(item) || (item.state === "unknown" ? t("stuck.unknown") : ""));
-}
-
-/** @param {any} item */
-function finish(item) {
-  return item.output?.finishReason ? t("stuck.finish", { reason: item.output.finishReason }) : "";
-}
-
-/** @param {any} item */
-function lastExcerpt(item) {
-  const last = Array.isArray(item.attempts) ? item.attempts.at(-1) : null;
-  return last ? [last.status, last.excerpt].filter(Boolean).join(": ") : "";
-}
-
-/**
- * Owed for longer than the threshold.
- * @param {Facts} facts
- * @returns {Group[]}
- */
-function staleGroup(facts) {
-  const minutes = facts.health?.staleMinutes ?? facts.account?.limits?.staleMinutes ?? STALE_MINUTES;
-  const before = Date.now() - minutes * 60_000;
-  const old = (facts.pending?.items ?? []).filter((/** @type {any} */ item) => new Date(item.createdAt).getTime() < before);
-  if (!old.length) return [];
-  const page = { items: old, nextCursor: facts.pending.nextCursor };
-  return gatherGroups(page, "delivery", (item) => item.publisher,
-    (item) => faultText(item.error) || lastExcerpt(item) || t("stuck.stale", { n: minutes }))
-    .map((group) => ({ ...group, state: "stale" }));
-}
-
-/**
- * @param {any} page
- * @param {"delivery" | "generation"} what
- * @param {(item: any) => string} where
- * @param {(item: any) => string} why
- * @returns {Group[]}
- */
-function gatherGroups(page, what, where, why) {
-  /** @type {Map<string, Group>} */
-  const groups = new Map();
-  for (const item of page?.items ?? []) {
-    const state = item.status ?? item.state;
-    const key = JSON.stringify([where(item), why(item)]);
-    const group = groups.get(key) ?? { state, where: where(item), why: why(item), items: [],
-      more: Boolean(page.nextCursor), what };
-    group.items.push(item);
-    groups.set(key, group);
-  }
-  return [...groups.values()];
+    h("div", {},
+      h("p", { class: "stuck-head" }, mark(state === "stale" ? "pending" : state),
+        h("b", {}, `${count(items.length)}${group.more ? "+" : ""} ${name(state)}`),
+        h("span", {}, group.where),
+        oldest && h("span", { class: "quiet" }, items.length > 1 ? t("stuck.oldest") : "", " ", when(oldest))),
+      h("p", { class: "why-line" }, group.why || t("stuck.noReason")),
+      group.what === "generation" && h("ul", { class: "examples" }, items.slice(0, 3).map((item) => h("li", {},
+        link(`generations/${item.id}`, {}, {}, item.topic || shortId(item.id)),
+        h("span", { class: "quiet number" }, priceOf(item)))))),
+    h("p", { class: "row-actions" }, route, button));
 }
 
 /** @param {Facts} facts */
@@ -375,7 +240,7 @@ function kvPart(facts) {
 /** @param {any} digest */
 function digestPart(digest) {
   if (!digest?.text) return null;
-  return side(t("digest.title"), "", h("details", {}, h("summary", {}, digest.date ?? t("digest.latest")),
+  return side(t("digest.title"), "", h("details", { open: true }, h("summary", {}, digest.date ?? t("digest.latest")),
     h("pre", { class: "digest" }, digest.text)));
 }
 
@@ -399,37 +264,7 @@ function side(title, value, ...children) {
     h("h2", {}, title, value && h("strong", {}, value)), children);
 }
 
-/**
- * One entry for each of the last days, also for those on which nothing happened.
- * @param {any} usage
- */
-function byDay(usage) {
-  const last = new Date(`${dayOf(new Date())}T00:00:00Z`).getTime();
-  return Array.from({ length: DAYS }, (_, index) => {
-    const day = new Date(last - (DAYS - 1 - index) * 86_400_000).toISOString().slice(0, 10);
-    const on = (/** @type {any} */ item) => item.day === day;
-    return {
-      day,
-      spent: sum(usage.items, "costMicroUsd", on),
-      saved: sum(usage.items, "savedMicroUsd", on),
-      generations: sum(usage.items, "generations", on),
-      replays: sum(usage.items, "replays", on),
-    };
-  });
-}
-
-/**
- * @param {any[] | undefined} items
- * @param {string} field
- * @param {(item: any) => boolean} which
- */
-function sum(items, field, which) {
-  return (items ?? []).filter(which).reduce((all, item) => all + (item[field] ?? 0), 0);
-}
-
-const DAYS = 30;
-const GROUPS_SHOWN = 6;
-const STALE_MINUTES = 60;
+const GROUPS_SHOWN = 12;
 const KV_LIMIT = 0.001;
 /** Nine reads each time: at this pace an open page takes about 6 % of a free plan's daily requests. */
 const REFRESH_MS = 120_000;
