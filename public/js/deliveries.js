@@ -34,7 +34,7 @@ function row(delivery, options) {
   /** @param {any} next */
   function draw(next) {
     const focused = body.contains(document.activeElement)
-      ? /** @type {HTMLElement} */ (document.activeElement).dataset.act : null;
+      ? /** @type {HTMLElement} */ (document.activeElement).dataset.act ?? "link" : null;
     delivery = next;
     const attempts = Array.isArray(delivery.attempts) ? delivery.attempts : [];
     const columns = options.generationColumn ? 6 : 5;
@@ -48,7 +48,7 @@ function row(delivery, options) {
           delivery.error && h("span", { class: "why" }, faultText(delivery.error)),
           delivery.reference && h("span", { class: "why quiet" }, reference(delivery.reference))),
         options.generationColumn && h("td", { role: "cell", class: "c-gen" },
-          link(`generations/${delivery.generationId}`, {}, { class: "id", title: delivery.generationId },
+          link(`generations/${delivery.generationId}`, {}, { class: "id", "data-act": "link", title: delivery.generationId },
             shortId(delivery.generationId ?? ""))),
         h("td", { role: "cell", class: "c-attempts" }, attemptsButton(attempts)),
         h("td", { role: "cell", class: "c-when" }, timing(delivery)),

@@ -27,6 +27,11 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(/** @type {SVGElement} */ (element), attributes, children);
 }
 
+/** Whether there is room beside things: the style sheet's own breakpoint. */
+export function wide() {
+  return !matchMedia("(max-width: 45rem)").matches;
+}
+
 /**
  * Replaces what a node holds.
  * @param {Element} node

@@ -19,7 +19,7 @@ async function save(page, name, full = true) {
 const looks = {
   light: { colorScheme: "light" },
   dark: { colorScheme: "dark" },
-  phone: { colorScheme: "light", viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true },
+  phone: { colorScheme: "light", viewport: { width: 390, height: 844 }, deviceScaleFactor: 1.5, hasTouch: true },
 };
 
 await mkdir(FOLDER, { recursive: true });

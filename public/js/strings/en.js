@@ -30,8 +30,8 @@ export const en = {
 
   "signin.title": "Sign in",
   "signin.label": "API key or admin token",
-  "signin.note": "Kept in this page's memory only. It is never put in an address.",
-  "signin.remember": "Stay signed in when this tab reloads",
+  "signin.note": "Kept in this page's memory, never in an address.",
+  "signin.remember": "Stay signed in until this tab is closed",
   "signin.button": "Sign in",
   "signin.refused": "This key or token is not known here, or it was revoked.",
   "signin.ended": "Your key or token is no longer accepted. Sign in again.",
@@ -94,6 +94,7 @@ export const en = {
   "filter.state": "State",
   "filter.all": "All",
   "filter.any": "any",
+  "filter.more": "Filters",
   "filter.apply": "Filter",
   "filter.clear": "Clear",
   "pages.label": "Pages of the list",

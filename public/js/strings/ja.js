@@ -30,8 +30,8 @@ export const ja = {
 
   "signin.title": "サインイン",
   "signin.label": "APIキーまたは管理トークン",
-  "signin.note": "このページのメモリーにだけ保持され、URLには入りません。",
-  "signin.remember": "このタブを再読み込みしてもサインインしたままにする",
+  "signin.note": "このページのメモリーに保持され、URLには入りません。",
+  "signin.remember": "このタブを閉じるまでサインインしたままにする",
   "signin.button": "サインイン",
   "signin.refused": "このキーまたはトークンは登録されていないか、失効しています。",
   "signin.ended": "キーまたはトークンが受け付けられなくなりました。もう一度サインインしてください。",
@@ -94,6 +94,7 @@ export const ja = {
   "filter.state": "状態",
   "filter.all": "すべて",
   "filter.any": "指定なし",
+  "filter.more": "絞り込み条件",
   "filter.apply": "絞り込む",
   "filter.clear": "解除",
   "pages.label": "一覧のページ",

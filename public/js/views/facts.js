@@ -149,6 +149,7 @@ function gatherGroups(page, what, where, why) {
   for (const item of /** @type {any[]} */ (page?.items ?? [])) {
     const state = item.status ?? item.state;
     const key = JSON.stringify([where(item), why(item)]);
+    /** @type {Group} */
     const group = groups.get(key) ?? { state, where: where(item), why: why(item), items: [],
       more: Boolean(page.nextCursor), what };
     group.items.push(item);

@@ -1,7 +1,7 @@
 /** All generations, newest first, by state, place, key or request. */
 
 import { read } from "../api.js";
-import { h, put } from "../dom.js";
+import { h, put, wide } from "../dom.js";
 import { t } from "../i18n.js";
 import { empty, heading, link, priceOf, sample, shortId, when } from "../parts.js";
 import { pages } from "../paging.js";
@@ -28,14 +28,16 @@ export function generations(page) {
       ["", "running", "generated", "held", "unknown", "failed", "superseded"].map((one) =>
         link("generations", { ...filter, state: one }, { "aria-current": one === state ? "true" : null },
           one && mark(one), one ? name(one) : t("filter.all")))),
-    h("form", { class: "filters", role: "search", onsubmit: (/** @type {SubmitEvent} */ event) => {
+    h("details", { class: "fold", open: wide() || FIELDS.some((field) => filter[field]) },
+      h("summary", {}, t("filter.more")),
+      h("form", { class: "filters", role: "search", onsubmit: (/** @type {SubmitEvent} */ event) => {
       event.preventDefault();
       const wanted = Object.fromEntries(FIELDS.map((field, index) => [field, inputs[index]?.value.trim() ?? ""]));
       page.go("generations", { state, ...wanted });
     } },
       FIELDS.map((field, index) => [h("label", { for: `f-${field}` }, t(`field.${field}`)), inputs[index]]).flat(),
       h("button", { type: "submit" }, t("filter.apply")),
-      FIELDS.some((field) => filter[field]) && link("generations", { state }, { class: "clear" }, t("filter.clear"))),
+      FIELDS.some((field) => filter[field]) && link("generations", { state }, { class: "clear" }, t("filter.clear")))),
     state && h("p", { class: "meaning" }, meaning("generation", state)),
     place);
 
@@ -60,8 +62,7 @@ function table(items) {
     h("tbody", { role: "rowgroup" }, items.map((item) => h("tr", { role: "row", "data-id": item.id },
       h("td", { role: "cell", class: "c-state", title: meaning("generation", item.state) }, badge(item.state)),
       h("td", { role: "cell", class: "c-main" },
-        link(`generations/${item.id}`, {}, { class: "strong" }, item.topic || shortId(item.id)),
-        item.topic && h("span", { class: "why quiet id" }, shortId(item.id))),
+        link(`generations/${item.id}`, {}, { class: "strong", title: item.id }, item.topic || shortId(item.id))),
       h("td", { role: "cell", class: "c-place" }, all && item.account ? `${item.account}: ` : "",
         item.site, h("span", { class: "quiet" }, " / "), item.pipeline),
       h("td", { role: "cell", class: "c-model quiet" }, item.model ?? ""),

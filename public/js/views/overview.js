@@ -49,7 +49,8 @@ export async function overview(page) {
   }
 
   const timer = setInterval(() => {
-    if (document.visibilityState === "visible" && !document.querySelector("dialog")) refresh();
+    const inUse = document.querySelector("dialog") || body.querySelector(":focus-visible, .figures-table[open]");
+    if (document.visibilityState === "visible" && !inUse) refresh();
   }, REFRESH_MS);
   page.signal.addEventListener("abort", () => clearInterval(timer));
   await refresh();
@@ -162,7 +163,9 @@ function stuckGroup(group, refresh) {
       : link("generations", { state, site: items[0].site, pipeline: items[0].pipeline }, {}, t("stuck.see"));
   const button = group.what === "delivery" && state === "dead" && h("button", { type: "button", onclick: async () => {
     try {
-      if (await requeueAll(items)) refresh();
+      if (!(await requeueAll(items))) return;
+      refresh();
+      document.querySelector("h1")?.focus();
     } catch (error) {
       say(problemText(error));
     }
