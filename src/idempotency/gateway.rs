@@ -7,7 +7,7 @@
 use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
-use crate::config::{self, KvFailurePolicy};
+use crate::config::{self, KvFailurePolicy, TargetValues};
 use crate::error::{Code, Problem};
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
@@ -18,7 +18,6 @@ use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
 use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
 use crate::ports::DbError;
-use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
 use crate::store::claims::{self, Claim, Claimed, Destination};
 use crate::store::settle;
@@ -252,19 +251,17 @@ fn resolve(
     created_at: Timestamp,
     topic: Option<&str>,
 ) -> Vec<Destination> {
-    let values = Placeholders {
+    let values = TargetValues {
         account: &asked.access.account,
         site: &asked.site,
         pipeline: &asked.pipeline,
-        generation_id,
+        anchor: created_at,
+        id: generation_id,
         topic,
-        at: created_at,
     };
     let mut resolved: Vec<Destination> = Vec::new();
     for destination in &asked.destinations {
-        // What can't be filled in was refused when the request was read.
-        let pattern = &destination.target;
-        let target = expand(pattern, &values).unwrap_or_else(|_| pattern.clone());
+        let target = destination.target.fill(&values);
         let id = delivery_id(generation_id, &destination.publisher, &target);
         if resolved.iter().all(|known| known.delivery_id != id) {
             let publisher = destination.publisher.clone();
