@@ -104,4 +104,4 @@ async fn bucket(app: &App, environment: &str) -> Result<String, String> {
 }
 
 /// The key, in KV and in R2, of the environment's name.
-const NAME: &str = "oncepress:environment";
+const NAME: &str = "_oncepress/environment";

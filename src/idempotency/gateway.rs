@@ -7,7 +7,8 @@
 use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
-use crate::config::{self, KvFailurePolicy, TargetValues};
+use crate::config::{self, KvFailurePolicy};
+use crate::publish::target::{Placeholders, expand};
 use crate::error::{Code, Problem};
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
@@ -251,17 +252,19 @@ fn resolve(
     created_at: Timestamp,
     topic: Option<&str>,
 ) -> Vec<Destination> {
-    let values = TargetValues {
+    let values = Placeholders {
         account: &asked.access.account,
         site: &asked.site,
         pipeline: &asked.pipeline,
-        anchor: created_at,
-        id: generation_id,
+        generation_id,
         topic,
+        at: created_at,
     };
     let mut resolved: Vec<Destination> = Vec::new();
     for destination in &asked.destinations {
-        let target = destination.target.fill(&values);
+        // What can't be filled in was refused when the configuration or the request was read.
+        let pattern = &destination.target;
+        let target = expand(pattern, &values).unwrap_or_else(|_| pattern.clone());
         let id = delivery_id(generation_id, &destination.publisher, &target);
         if resolved.iter().all(|known| known.delivery_id != id) {
             let publisher = destination.publisher.clone();
