@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
-use crate::publish::target::{Placeholders, expand};
 use crate::error::{Code, Problem};
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
@@ -19,12 +18,17 @@ use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
 use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
 use crate::ports::DbError;
+use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
 use crate::store::claims::{self, Claim, Claimed, Destination};
 use crate::store::settle;
 use crate::time::{Span, Timestamp};
 
 /// A request whose keys are known: nothing of it has been stored yet.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a column, or a fact of the request"
+)]
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Who asks.
@@ -470,16 +474,15 @@ pub async fn mark_result(app: &App, stored: &Stored) {
 
 /// The name of a stored result's mark.
 fn mark_key(stored: &Stored) -> String {
-    match stored.claim_key.strip_prefix("o:") {
-        Some(operation) => format!("op:{operation}"),
-        None => {
-            let scope = stored
-                .claim_key
-                .strip_prefix("d:")
-                .unwrap_or(&stored.claim_key);
-            let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
-            format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
-        }
+    if let Some(operation) = stored.claim_key.strip_prefix("o:") {
+        format!("op:{operation}")
+    } else {
+        let scope = stored
+            .claim_key
+            .strip_prefix("d:")
+            .unwrap_or(&stored.claim_key);
+        let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
+        format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
     }
 }
 
