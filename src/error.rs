@@ -229,8 +229,8 @@ pub enum Retry {
 /// One fault, and where in the request it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// JSON pointer (RFC 6901) into the body; empty for the whole body. A query parameter or
-    /// header is named as it is spelled, without a slash.
+    /// JSON pointer (RFC 6901) into the body, or into the query as if it were an object; empty for
+    /// all of it.
     pub pointer: String,
     /// What is wrong there, without the value.
     pub detail: String,

@@ -71,13 +71,12 @@ async fn database(app: &App, environment: &str) -> Result<String, String> {
 }
 
 async fn key_value(app: &App, environment: &str) -> Result<String, String> {
-    match app.kv.get(NAME).await.map_err(|error| error.to_string())? {
-        Some(name) => Ok(name),
-        None => {
-            let put = app.kv.put(NAME, environment.to_owned(), None).await;
-            put.map(|()| environment.to_owned())
-                .map_err(|error| error.to_string())
-        }
+    if let Some(name) = app.kv.get(NAME).await.map_err(|error| error.to_string())? {
+        Ok(name)
+    } else {
+        let put = app.kv.put(NAME, environment.to_owned(), None).await;
+        put.map(|()| environment.to_owned())
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -104,4 +103,4 @@ async fn bucket(app: &App, environment: &str) -> Result<String, String> {
 }
 
 /// The key, in KV and in R2, of the environment's name.
-const NAME: &str = "oncepress:environment";
+const NAME: &str = "_oncepress/environment";

@@ -7,7 +7,6 @@ mod faults;
 mod gate;
 pub mod names;
 mod pipelines;
-mod target;
 mod values;
 
 use std::collections::BTreeMap;
@@ -24,9 +23,9 @@ pub use faults::ConfigFault;
 pub use gate::{GateRefusal, OutputGate};
 pub use names::{ENTRIES, Entry, Kind};
 pub use pipelines::{Destination, NearDuplicates, Pipeline};
-pub use target::{Target, TargetValues};
 pub use values::is_model;
 
+pub(crate) use pipelines::target;
 pub(crate) use values::name as parse_name;
 
 use faults::{Faults, member};

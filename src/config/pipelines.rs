@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::faults::{Faults, Members, member};
 use super::gate::OutputGate;
-use super::target::Target;
 use super::{Publishers, values};
+use crate::publish::target::check_pattern;
 use crate::publish::template::Template;
 
 /// Settings of one pipeline.
@@ -31,7 +31,7 @@ pub struct Destination {
     /// The publisher's name.
     pub publisher: String,
     /// Where in it; its placeholders are filled in at the claim.
-    pub target: Target,
+    pub target: String,
 }
 
 /// What happens to a second generation for one publisher and target within a day.
@@ -162,7 +162,7 @@ fn destination(path: &str, item: &Value, faults: &mut Faults) -> Option<Destinat
     let target = members.text("target", faults);
     Some(Destination {
         publisher: faults.keep(&members.path("publisher"), values::name(publisher?))?,
-        target: faults.keep(&members.path("target"), Target::parse(target?))?,
+        target: faults.keep(&members.path("target"), self::target(target?))?,
     })
 }
 
@@ -176,4 +176,10 @@ fn may(it: &Destination, accounts: &[String], publishers: &Publishers) -> Result
         }
         Some(_) => Ok(()),
     }
+}
+
+/// A target as it is written: its placeholders are known and the path around them is sound.
+pub(crate) fn target(text: &str) -> Result<String, String> {
+    let checked = check_pattern(text).map(|()| text.to_owned());
+    checked.map_err(|fault| fault.trim_start_matches("the target ").to_owned())
 }

@@ -167,7 +167,7 @@ fn a_pipeline_is_read_in_full_and_only_for_its_accounts() {
     assert_eq!(faults, Vec::<String>::new());
     let pipeline = config.pipeline("acme", "demo", "articles").unwrap();
     assert_eq!(pipeline.model.as_deref(), Some("gemini-4-argon"));
-    assert_eq!(pipeline.publish[0].target.as_str(), "{date}/{id}.md");
+    assert_eq!(pipeline.publish[0].target, "{date}/{id}.md");
     assert_eq!(pipeline.near_duplicates, NearDuplicates::Hold);
     assert_eq!(pipeline.gate.as_ref().unwrap().chars_min, Some(10));
     assert_eq!(config.pipeline("default", "demo", "articles"), None);

@@ -87,14 +87,14 @@ async fn figures(app: &App) -> Result<Value, DbError> {
     Ok(json!({
         "pending": stuck.count("pending")?,
         "stale": stuck.count("stale")?,
-        "oldestPendingAt": stuck.optional_time("oldest")?.map(|at| at.to_rfc3339()),
+        "oldestPendingAt": stuck.optional_time("oldest")?.map(super::super::time::Timestamp::to_rfc3339),
         "dead": stuck.count("dead")?,
         "outcomeUnknown": stuck.count("outcome_unknown")?,
         "running": unsettled.count("running")?,
         "unknown": unsettled.count("unknown")?,
         "held": unsettled.count("held")?,
         "lastTickAt": match tick {
-            Some(tick) => tick.optional_time("finished_at")?.map(|at| at.to_rfc3339()),
+            Some(tick) => tick.optional_time("finished_at")?.map(super::super::time::Timestamp::to_rfc3339),
             None => None,
         },
         "kvOperationsWeek": asked,
@@ -103,12 +103,12 @@ async fn figures(app: &App) -> Result<Value, DbError> {
 }
 
 const STUCK: &str = "SELECT \
-  (SELECT COUNT(*) FROM deliveries INDEXED BY deliveries_due WHERE status = 'pending') AS pending, \
+  (SELECT COUNT(*) FROM deliveries WHERE status = 'pending') AS pending, \
   (SELECT COUNT(*) FROM deliveries WHERE status = 'pending' AND due_since <= ?1) AS stale, \
   (SELECT MIN(due_since) FROM deliveries WHERE status = 'pending') AS oldest, \
-  (SELECT COUNT(*) FROM deliveries INDEXED BY deliveries_unwell WHERE status = 'dead') AS dead, \
-  (SELECT COUNT(*) FROM deliveries INDEXED BY deliveries_unwell \
-    WHERE status = 'outcome_unknown') AS outcome_unknown";
+  COALESCE(SUM(status = 'dead'), 0) AS dead, \
+  COALESCE(SUM(status = 'outcome_unknown'), 0) AS outcome_unknown \
+FROM deliveries INDEXED BY deliveries_unwell WHERE status IN ('dead', 'outcome_unknown')";
 
 const UNSETTLED: &str = "SELECT COALESCE(SUM(state = 'running' OR state = 'queued'), 0) AS running, \
   COALESCE(SUM(state = 'unknown'), 0) AS unknown, COALESCE(SUM(state = 'held'), 0) AS held \

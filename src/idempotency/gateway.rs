@@ -25,6 +25,10 @@ use crate::store::settle;
 use crate::time::{Span, Timestamp};
 
 /// A request whose keys are known: nothing of it has been stored yet.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a column, or a fact of the request"
+)]
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Who asks.
@@ -262,7 +266,7 @@ fn resolve(
     };
     let mut resolved: Vec<Destination> = Vec::new();
     for destination in &asked.destinations {
-        // What can't be filled in was refused when the request was read.
+        // What can't be filled in was refused when the configuration or the request was read.
         let pattern = &destination.target;
         let target = expand(pattern, &values).unwrap_or_else(|_| pattern.clone());
         let id = delivery_id(generation_id, &destination.publisher, &target);
@@ -470,16 +474,15 @@ pub async fn mark_result(app: &App, stored: &Stored) {
 
 /// The name of a stored result's mark.
 fn mark_key(stored: &Stored) -> String {
-    match stored.claim_key.strip_prefix("o:") {
-        Some(operation) => format!("op:{operation}"),
-        None => {
-            let scope = stored
-                .claim_key
-                .strip_prefix("d:")
-                .unwrap_or(&stored.claim_key);
-            let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
-            format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
-        }
+    if let Some(operation) = stored.claim_key.strip_prefix("o:") {
+        format!("op:{operation}")
+    } else {
+        let scope = stored
+            .claim_key
+            .strip_prefix("d:")
+            .unwrap_or(&stored.claim_key);
+        let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
+        format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
     }
 }
 

@@ -113,7 +113,7 @@ async fn place_output(app: &App, purchase: &mut Purchase, stored: &mut Stored) {
 
 /// The name in R2 of an output.
 pub fn output_object(output_id: &str) -> String {
-    format!("outputs/{output_id}")
+    format!("_oncepress/outputs/{output_id}")
 }
 
 fn settled(purchase: Purchase, stored: Box<Stored>) -> Settlement {

@@ -238,7 +238,7 @@ fn explain(status: u16) -> (&'static str, &'static str) {
         400..=499 => (failure::REJECTED, "the destination refused the request"),
         300..=399 => (
             failure::REDIRECT_REFUSED,
-            "the destination redirects, and redirects are never followed; configure its new address",
+            "the destination redirects, which is never followed; configure its new address",
         ),
         500.. => (
             failure::UNAVAILABLE,

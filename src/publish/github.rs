@@ -153,11 +153,11 @@ impl Commit {
                 IfAbsent::Taken => Err(self.judge.permanent(answer, failure::TARGET_TAKEN, TAKEN)),
             };
         }
-        // An empty repository or a missing branch has no history; the put will say what is wrong.
-        if matches!(answer.status, 404 | 409) {
-            return Ok(self.put());
+        match (answer.status, if_absent) {
+            // An empty repository or a missing branch has no history; the put will say why.
+            (404 | 409, IfAbsent::Put) => Ok(self.put()),
+            _ => Err(self.refused(answer, Sent::Look, now)),
         }
-        Err(self.refused(answer, Sent::Look, now))
     }
 
     fn is_ours(&self, commit: &Value) -> bool {

@@ -101,7 +101,7 @@ pub enum Effect {
 }
 
 /// What came of an [`Effect`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Reply {
     /// The whole answer to an HTTP request.
     Http {

@@ -142,9 +142,9 @@ impl PublisherSettings {
                  person deletes is not written again, since its commit is found in the history."
             }
             Kind::Wordpress(_) | Kind::Ghost(_) => {
-                "An unseen draft may be left behind if the site finishes a request long after its \
-                 time-out; a second post is never published. A post that a person renames, rewrites \
-                 or deletes within the retries of a lost answer may be written again."
+                "An unseen draft may be left behind if the site finishes a request long after \
+                 its time-out; a second post is never published. A post that a person renames, \
+                 rewrites or deletes within the retries of a lost answer may be written again."
             }
             Kind::Webhook(_) => {
                 "The receiver may get the same message more than once, always with the same \

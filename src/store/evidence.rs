@@ -41,4 +41,4 @@ impl Evidence {
 }
 
 /// What every name of evidence starts with.
-pub const PREFIX: &str = "evidence/";
+pub const PREFIX: &str = "_oncepress/evidence/";

@@ -17,6 +17,8 @@ mod driver;
 mod ghost;
 mod github;
 mod interleaving;
+mod particulars;
 mod receivers;
 mod suite;
+mod totality;
 mod wordpress;

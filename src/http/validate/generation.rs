@@ -5,7 +5,7 @@ use super::bounds::{
     VARIANT_MAX_CHARS, VERSION_MAX_CHARS,
 };
 use super::reader::{Faults, Object};
-use crate::config::{Destination, Target, is_model, parse_name};
+use crate::config::{Destination, is_model, parse_name, target};
 use crate::error::Fault;
 use crate::key::json::Json;
 use crate::limits;
@@ -286,10 +286,10 @@ fn destination(pointer: &str, item: &Json, faults: &mut Faults) -> Option<Destin
     object.require("publisher", faults);
     object.require("target", faults);
     let publisher = object.parsed("publisher", parse_name, faults);
-    let target = object.parsed("target", Target::parse, faults);
+    let place = object.parsed("target", target, faults);
     Some(Destination {
         publisher: publisher?,
-        target: target?,
+        target: place?,
     })
 }
 

@@ -39,10 +39,7 @@ fn every_member_is_read() {
         request.requested_at,
         Some(now().minus(Span::from_hours(24)))
     );
-    assert_eq!(
-        request.publish.unwrap()[0].target.as_str(),
-        "{date}/{id}.md"
-    );
+    assert_eq!(request.publish.unwrap()[0].target, "{date}/{id}.md");
 }
 
 #[test]
