@@ -22,7 +22,7 @@ node scripts/lib/release-tree.mjs "$out"
 
 # wrangler reads the tree as a user's or Cloudflare's would be read.
 (cd "$out" && wrangler deploy --dry-run --outdir ../release-check | grep -E 'Total Upload|env\.')
-rm -rf dist/release-check
+rm -rf dist/release-check "$out/.wrangler"
 tar -czf dist/oncepress.tar.gz -C dist oncepress
 printf '%s and %s.tar.gz are ready.\n' "$out" "$out"
 
