@@ -571,7 +571,11 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
             google,
         } => {
             let known = Code::parse(&code).unwrap_or(Code::Internal);
-            let mut problem = Problem::new(known, detail).generation(generation_id);
+            // A definite failure gives all of its credits back; where the outcome is unknown this
+            // header is absent.
+            let mut problem = Problem::new(known, detail)
+                .generation(generation_id)
+                .header("x-oncepress-credits", "0");
             if let Some(ms) = retry_after_ms {
                 problem = problem.after(Span::from_millis(ms));
             }
@@ -743,6 +747,17 @@ async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlem
     let Some((generation, body)) = found else {
         return Err(pending(id));
     };
+    let age = app.now().since(generation.updated_at);
+    if generation.state == State::Running && age < FORGOTTEN_AFTER {
+        // Its claimant may be about to start it.
+        let left = FORGOTTEN_AFTER.saturating_add(Span::from_millis(age.millis().saturating_neg()));
+        if let Some(settlement) = poll(app, id, left.min(wait)).await? {
+            return Ok(Some(settlement));
+        }
+        if left >= wait {
+            return Ok(None);
+        }
+    }
     if generation.state == State::Running {
         let started = run(app, Job::of(&generation), body, wait).await;
         return started.map_err(|_| pending(id));
@@ -778,5 +793,8 @@ async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Pro
     }
 }
 
+/// A claim whose runner does not know it after this long was left by a claimant that died; between
+/// claim and start lie milliseconds.
+const FORGOTTEN_AFTER: Span = Span::from_seconds(10);
 /// Between two looks at a generation that no runner can be asked about.
 const POLL: Span = Span::from_seconds(1);
