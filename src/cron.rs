@@ -113,7 +113,7 @@ async fn bring_in_evidence(app: &App, budget: &Budget, minute: i64) -> u32 {
     }
     if minute.rem_euclid(KV_EVIDENCE_EVERY) == 0 {
         budget.force(1);
-        match app.kv.list(PREFIX).await {
+        match app.kv_list(PREFIX).await {
             Ok(found) => names.extend(found),
             Err(error) => app.log("evidence_unreadable", json!({"error": error.to_string()})),
         }
