@@ -17,6 +17,7 @@ pub mod generations;
 pub mod maintenance;
 pub mod row;
 pub mod settle;
+pub mod usage;
 
 use crate::ports::{Clock, Database, DbError, Random, Rows, SqlValue, Statement};
 use crate::time::Span;
