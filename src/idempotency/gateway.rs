@@ -17,6 +17,7 @@ use crate::idempotency::runner::execute;
 use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
 use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
+use crate::metrics::Cause;
 use crate::ports::DbError;
 use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
@@ -136,7 +137,8 @@ pub async fn ask(app: &App, asked: Asked) -> Result<Reply, Problem> {
     let keys = Keys::of(&asked);
     match cached(app, &asked, &keys).await {
         Cached::Result(stored) => {
-            app.count_replay(&stored);
+            let cause = Cause::of(asked.surface, asked.background);
+            app.count_replay(&stored, &asked.access.timezone, cause);
             return Ok(Reply::Replayed(stored));
         }
         Cached::Unreadable if app.config().kv_failure_policy == KvFailurePolicy::Deny => {
@@ -169,11 +171,9 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
     {
         return Cached::Result(stored.clone());
     }
-    app.count("kv_read");
-    let text = match app.kv.get(&keys.mark).await {
+    let text = match app.kv_get(&keys.mark).await {
         Ok(text) => text,
         Err(error) => {
-            app.count("kv_read_error");
             app.log(
                 "kv_read_failed",
                 json!({"requestId": asked.request_id,
@@ -455,6 +455,7 @@ pub fn after_commit(app: &App, settlement: &Settlement) {
         if !stored.destinations.is_empty() {
             crate::outbox::drain::drain_generation(&app, &stored.generation_id).await;
         }
+        app.flush_now().await;
     }));
 }
 
@@ -494,9 +495,7 @@ fn mark_running(app: &App, key: String) {
 }
 
 async fn put_mark(app: &App, key: &str, text: String) {
-    app.count("kv_write");
-    if let Err(error) = app.kv.put(key, text, Some(KV_MARK_TTL)).await {
-        app.count("kv_write_error");
+    if let Err(error) = app.kv_put(key, text, Some(KV_MARK_TTL)).await {
         app.log("kv_write_failed", json!({"error": error.to_string()}));
     }
 }
@@ -653,7 +652,8 @@ async fn replay(
     result
         .destinations
         .extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
-    app.count_replay(&result);
+    let cause = Cause::of(asked.surface, asked.background);
+    app.count_replay(&result, &asked.access.timezone, cause);
     // An operation key's anchor is its creation, so a mark answers for the rest of its life.
     remember(app, &keys.mark, &result);
     let (handle, again, owed) = (app.clone(), result.clone(), !more.is_empty());
@@ -714,7 +714,7 @@ async fn attach(
     };
     match settlement {
         Some(Settlement::Generated { stored }) => {
-            app.count_replay(&stored);
+            app.count_replay(&stored, &asked.access.timezone, Cause::Overlap);
             remember(app, &keys.mark, &stored);
             Ok(Reply::Replayed(stored))
         }

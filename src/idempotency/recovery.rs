@@ -88,11 +88,11 @@ pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
         let _ = objects.delete(name).await;
         return Ok(true);
     }
-    let Ok(Some(text)) = app.kv.get(name).await else {
+    let Ok(Some(text)) = app.kv_get(name).await else {
         return Ok(false);
     };
     bring_in(app, text.as_bytes()).await?;
-    let _ = app.kv.delete(name).await;
+    let _ = app.kv_delete(name).await;
     Ok(true)
 }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::idempotency::record::Generation;
 use crate::idempotency::recovery::output_body;
+use crate::metrics::{Point, Scope};
 use crate::outbox::attempt::{carry_out, output_text, parcel};
 use crate::outbox::budget::Budget;
 use crate::outbox::decide::{Attempt, Tally, decide};
@@ -344,7 +345,9 @@ impl<'a> Pass<'a> {
             random,
         };
         let (tally, finish) = decide(delivery, &outcome, class, policy, &attempt);
-        self.log(delivery, tally, &outcome, &attempt);
+        let generation = generations.get(&delivery.generation_id);
+        let generation = generation.map(|loaded| &loaded.generation);
+        self.log(delivery, generation, tally, &outcome, &attempt);
         self.budget.force(1);
         let batch = vec![deliveries::finish(
             &delivery.id,
@@ -358,7 +361,14 @@ impl<'a> Pass<'a> {
             .await
             .and_then(|results| Ok(first(&results, 0)?.is_some()))
         {
-            Ok(own) => (tally, own),
+            Ok(own) => {
+                if own && tally == Tally::Published
+                    && let Some(generation) = generation
+                {
+                    self.app.count_published(generation);
+                }
+                (tally, own)
+            }
             Err(error) => {
                 // The lease runs out and the row is looked at again, as one that may have arrived.
                 self.app.log(
@@ -467,7 +477,14 @@ impl<'a> Pass<'a> {
         let _ = self.app.run(vec![deliveries::keep_cursor(&cursor)]).await;
     }
 
-    fn log(&self, delivery: &Leased, tally: Tally, outcome: &Outcome, attempt: &Attempt) {
+    fn log(
+        &self,
+        delivery: &Leased,
+        generation: Option<&Generation>,
+        tally: Tally,
+        outcome: &Outcome,
+        attempt: &Attempt,
+    ) {
         let code = match outcome {
             Outcome::Published { .. } => None,
             Outcome::Transient(f) | Outcome::Ambiguous(f) | Outcome::Permanent(f) => Some(f.code),
@@ -477,22 +494,21 @@ impl<'a> Pass<'a> {
             "delivery_attempt",
             json!({"deliveryId": delivery.id,
             "generationId": delivery.generation_id, "publisher": delivery.publisher,
-            "tally": format!("{tally:?}"), "code": code, "latencyMs": latency}),
+            "tally": tally.as_str(), "code": code, "latencyMs": latency}),
         );
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one attempt")]
-        self.app.telemetry.point(
-            &delivery.account,
-            &[
-                "delivery",
-                &delivery.account,
-                &delivery.site,
-                &delivery.pipeline,
-                &delivery.publisher,
-                &format!("{tally:?}"),
-                code.unwrap_or_default(),
-            ],
-            &[1.0, latency as f64],
-        );
+        Point::Delivery {
+            scope: Scope {
+                account: &delivery.account,
+                site: &delivery.site,
+                pipeline: &delivery.pipeline,
+                model: generation.map_or("", |generation| &generation.model),
+            },
+            publisher: &delivery.publisher,
+            tally: tally.as_str(),
+            code: code.unwrap_or_default(),
+            took_ms: latency,
+        }
+        .write(&*self.app.telemetry);
     }
 }
 
