@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod auth;
 pub mod cors;
+pub mod dropin;
 pub mod generations;
 pub mod health;
 pub mod lookup;
