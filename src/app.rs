@@ -122,9 +122,7 @@ impl App {
 
     /// The date in a time zone, `YYYY-MM-DD`; in UTC for a zone nobody knows.
     pub fn local_date(&self, zone: &str, at: Timestamp) -> String {
-        let minutes = self.zones.offset_minutes(zone, at).unwrap_or(0);
-        at.plus(Span::from_minutes(i64::from(minutes)))
-            .to_date_string()
+        crate::calendar::local_date(&*self.zones, zone, at)
     }
 }
 

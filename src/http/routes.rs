@@ -6,7 +6,7 @@ use crate::guard::{self, Memory, Verdict};
 use crate::http::auth::{Anywhere, Principal, authenticate};
 use crate::http::message::{Request, Response};
 use crate::http::outbox::Action;
-use crate::http::{admin, generations, health, lookup, outbox};
+use crate::http::{account, admin, digest, generations, health, lookup, outbox, usage};
 
 /// Answers a request; never fails and never panics.
 pub async fn handle(app: &App, guard: &Memory, request: &Request) -> Response {
@@ -175,8 +175,11 @@ async fn api_call(
         ("POST", ["outbox", id, "cancel"]) => {
             outbox::act(app, &principal, id, Action::Cancel).await
         }
+        ("GET", ["usage"]) => usage::get(app, &principal, request).await,
+        ("GET", ["account"]) => account::get(app, &principal, request).await,
+        ("GET", ["digest"]) => digest::get(app, &principal, request).await,
         (_, ["generations"]) => Err(not_allowed("GET, POST")),
-        (_, ["generations", _] | ["outbox"]) => Err(not_allowed("GET")),
+        (_, ["generations", _] | ["outbox" | "usage" | "account" | "digest"]) => Err(not_allowed("GET")),
         (_, ["generations", _, "resolve"] | ["outbox", _, "requeue" | "cancel"]) => {
             Err(not_allowed("POST"))
         }

@@ -18,7 +18,7 @@ use crate::store::{generations, row};
 /// A runner that knows its own earlier try died settles at once: by evidence, else by policy.
 pub async fn recover(app: &App, job: &Job) -> Settlement {
     match bring_in_by_name(app, &evidence_name(job)).await {
-        Ok(true) | Ok(false) => {}
+        Ok(true | false) => {}
         Err(error) => return undecided(&error),
     }
     match look_up(app, &job.generation_id).await {
@@ -88,11 +88,11 @@ pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
         let _ = objects.delete(name).await;
         return Ok(true);
     }
-    let Ok(Some(text)) = app.kv.get(name).await else {
+    let Ok(Some(text)) = app.kv_get(name).await else {
         return Ok(false);
     };
     bring_in(app, text.as_bytes()).await?;
-    let _ = app.kv.delete(name).await;
+    let _ = app.kv_delete(name).await;
     Ok(true)
 }
 
@@ -184,7 +184,7 @@ pub async fn stored(
             .as_deref()
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default(),
-        object: in_r2(generation).map(|id| output_object(id)),
+        object: in_r2(generation).map(output_object),
         body,
     })
 }

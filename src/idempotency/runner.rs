@@ -8,10 +8,11 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::gemini::error::{Class, Failure, FailureCode, transport};
-use crate::idempotency::output::{Bought, Tap, buy};
+use crate::idempotency::output::{Bought, Tap, buy, credits};
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
 use crate::limits::{D1_TEXT_MAX_BYTES, GEMINI_DEADLINE, OUTPUT_INLINE_MAX_BYTES};
+use crate::metrics::{Point, Scope};
 use crate::ports::{HttpError, Object};
 use crate::store::evidence::Evidence;
 use crate::store::settle::{self, Purchase, Settled};
@@ -241,13 +242,7 @@ pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
             return true;
         }
     }
-    let kept = app.kv.put(&name, text, None).await;
-    app.count(if kept.is_ok() {
-        "kv_write"
-    } else {
-        "kv_write_error"
-    });
-    kept.is_ok()
+    app.kv_put(&name, text, None).await.is_ok()
 }
 
 fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
@@ -264,20 +259,24 @@ fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
         "pipeline": job.pipeline, "model": job.model, "state": state, "reason": reason,
         "durationMs": took.millis()}),
     );
-    app.telemetry.point(
-        &job.account,
-        &[
-            "generation",
-            &job.account,
-            &job.site,
-            &job.pipeline,
-            &job.model,
-            state,
-            reason.unwrap_or_default(),
-        ],
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one run")]
-        &[1.0, took.millis() as f64],
-    );
+    let cost_nano = match settlement {
+        Settlement::Generated { stored } | Settlement::Held { stored, .. } => stored.cost_nano,
+        Settlement::Failed { .. } | Settlement::Unknown { .. } => 0,
+    };
+    Point::Generation {
+        scope: Scope {
+            account: &job.account,
+            site: &job.site,
+            pipeline: &job.pipeline,
+            model: &job.model,
+        },
+        state,
+        reason: reason.unwrap_or_default(),
+        surface: job.surface,
+        took_ms: took.millis(),
+        cost_micro: credits(cost_nano),
+    }
+    .write(&*app.telemetry);
 }
 
 /// Below this Gemini is not called at all.

@@ -34,6 +34,18 @@ pub enum Tally {
     OutcomeUnknown,
 }
 
+impl Tally {
+    /// The word in logs and data points.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Retried => "retried",
+            Self::Dead => "dead",
+            Self::OutcomeUnknown => "outcome_unknown",
+        }
+    }
+}
+
 /// Decides what becomes of a delivery.
 pub fn decide(
     delivery: &Leased,

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::idempotency::record::Generation;
 use crate::idempotency::recovery::output_body;
+use crate::metrics::{Point, Scope};
 use crate::outbox::attempt::{carry_out, output_text, parcel};
 use crate::outbox::budget::Budget;
 use crate::outbox::decide::{Attempt, Tally, decide};
@@ -314,23 +315,20 @@ impl<'a> Pass<'a> {
     ) -> (Tally, bool) {
         let started_at = self.app.now();
         let settings = self.app.config().publishers.get(&delivery.publisher);
-        let ((outcome, progress), class, policy) = match settings {
-            Some(settings) => {
-                let ended = self.try_once(settings, delivery, generations).await;
-                (ended, settings.class(), settings.ambiguous())
-            }
-            None => {
-                let gone = Failure::new(
-                    "publisher_missing",
-                    "no publisher of this name is configured",
-                );
-                let ended = (Outcome::Permanent(gone), delivery.progress.clone());
-                (
-                    ended,
-                    IdempotencyClass::None,
-                    crate::publish::settings::Ambiguous::AtLeastOnce,
-                )
-            }
+        let ((outcome, progress), class, policy) = if let Some(settings) = settings {
+            let ended = self.try_once(settings, delivery, generations).await;
+            (ended, settings.class(), settings.ambiguous())
+        } else {
+            let gone = Failure::new(
+                "publisher_missing",
+                "no publisher of this name is configured",
+            );
+            let ended = (Outcome::Permanent(gone), delivery.progress.clone());
+            (
+                ended,
+                IdempotencyClass::None,
+                crate::publish::settings::Ambiguous::AtLeastOnce,
+            )
         };
         let random = u64::from_be_bytes(
             self.app
@@ -347,7 +345,9 @@ impl<'a> Pass<'a> {
             random,
         };
         let (tally, finish) = decide(delivery, &outcome, class, policy, &attempt);
-        self.log(delivery, tally, &outcome, &attempt);
+        let generation = generations.get(&delivery.generation_id);
+        let generation = generation.map(|loaded| &loaded.generation);
+        self.log(delivery, generation, tally, &outcome, &attempt);
         self.budget.force(1);
         let batch = vec![deliveries::finish(
             &delivery.id,
@@ -361,7 +361,14 @@ impl<'a> Pass<'a> {
             .await
             .and_then(|results| Ok(first(&results, 0)?.is_some()))
         {
-            Ok(own) => (tally, own),
+            Ok(own) => {
+                if own && tally == Tally::Published
+                    && let Some(generation) = generation
+                {
+                    self.app.count_published(generation);
+                }
+                (tally, own)
+            }
             Err(error) => {
                 // The lease runs out and the row is looked at again, as one that may have arrived.
                 self.app.log(
@@ -409,16 +416,15 @@ impl<'a> Pass<'a> {
     }
 
     async fn text_of(&self, loaded: &Loaded) -> Result<String, Outcome> {
-        let body = match &loaded.body {
-            Some(body) => body.clone(),
-            None => {
-                self.budget.force(1);
-                output_body(self.app, &loaded.generation)
-                    .await
-                    .map_err(|error| {
-                        Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
-                    })?
-            }
+        let body = if let Some(body) = &loaded.body {
+            body.clone()
+        } else {
+            self.budget.force(1);
+            output_body(self.app, &loaded.generation)
+                .await
+                .map_err(|error| {
+                    Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
+                })?
         };
         output_text(loaded.generation.surface, &body, self.app.now()).ok_or_else(|| {
             Outcome::Permanent(Failure::new(
@@ -471,7 +477,14 @@ impl<'a> Pass<'a> {
         let _ = self.app.run(vec![deliveries::keep_cursor(&cursor)]).await;
     }
 
-    fn log(&self, delivery: &Leased, tally: Tally, outcome: &Outcome, attempt: &Attempt) {
+    fn log(
+        &self,
+        delivery: &Leased,
+        generation: Option<&Generation>,
+        tally: Tally,
+        outcome: &Outcome,
+        attempt: &Attempt,
+    ) {
         let code = match outcome {
             Outcome::Published { .. } => None,
             Outcome::Transient(f) | Outcome::Ambiguous(f) | Outcome::Permanent(f) => Some(f.code),
@@ -481,22 +494,21 @@ impl<'a> Pass<'a> {
             "delivery_attempt",
             json!({"deliveryId": delivery.id,
             "generationId": delivery.generation_id, "publisher": delivery.publisher,
-            "tally": format!("{tally:?}"), "code": code, "latencyMs": latency}),
+            "tally": tally.as_str(), "code": code, "latencyMs": latency}),
         );
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one attempt")]
-        self.app.telemetry.point(
-            &delivery.account,
-            &[
-                "delivery",
-                &delivery.account,
-                &delivery.site,
-                &delivery.pipeline,
-                &delivery.publisher,
-                &format!("{tally:?}"),
-                code.unwrap_or_default(),
-            ],
-            &[1.0, latency as f64],
-        );
+        Point::Delivery {
+            scope: Scope {
+                account: &delivery.account,
+                site: &delivery.site,
+                pipeline: &delivery.pipeline,
+                model: generation.map_or("", |generation| &generation.model),
+            },
+            publisher: &delivery.publisher,
+            tally: tally.as_str(),
+            code: code.unwrap_or_default(),
+            took_ms: latency,
+        }
+        .write(&*self.app.telemetry);
     }
 }
 
