@@ -17,4 +17,24 @@
 #[path = "../util/mod.rs"]
 mod util;
 
+mod credits;
+mod delivery;
+mod fallback;
 mod lifecycle;
+mod operators;
+mod queue;
+mod stores;
+mod wall;
+
+/// Nothing is left to do.
+const CALM: util::Rest = util::Rest {
+    owed: false,
+    unknown: false,
+};
+
+/// Ends a test: every promise holds at rest.
+#[track_caller]
+fn calm(world: &util::World) {
+    util::at_rest(world, CALM);
+    util::assert_sound(world);
+}
