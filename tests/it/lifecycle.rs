@@ -5,12 +5,12 @@ use std::rc::Rc;
 use serde_json::json;
 
 use crate::calm;
-use crate::util::{Act, Call, Rest, Setup, World, assert_sound, at_rest, every_step};
+use crate::util::{Act, Call, Owned, Rest, Setup, assert_sound, at_rest, every_step};
 
 const MINUTE: i64 = 60_000;
 
 /// A world whose database is checked after every change.
-fn watched(setup: Setup) -> World {
+fn watched(setup: Setup) -> Owned {
     let world = setup.build();
     *world.watch.borrow_mut() = Some(Rc::new(every_step));
     world

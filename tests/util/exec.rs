@@ -190,6 +190,13 @@ impl Exec {
         self.0.dead.borrow().contains(&home)
     }
 
+    /// Drops every task.
+    pub fn clear(&self) {
+        self.0.chooser.take();
+        let tasks = self.0.tasks.take();
+        drop(tasks);
+    }
+
     fn ready(&self) -> Vec<(u64, Rc<str>)> {
         let tasks = self.0.tasks.borrow();
         let ready = tasks.iter().filter(|(_, slot)| slot.ready.0.load(Ordering::Relaxed));

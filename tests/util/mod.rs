@@ -21,4 +21,4 @@ pub use fate::{Dice, Fate, Kind};
 pub use gemini::Act;
 pub use hooks::HookAct;
 pub use stores::Sight;
-pub use world::{Setup, World};
+pub use world::{Owned, Setup, World};

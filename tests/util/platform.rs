@@ -53,6 +53,11 @@ impl Actors {
         }
     }
 
+    /// Ends every incarnation.
+    pub fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
     /// The isolates of the objects that are in memory, with the objects' names.
     pub fn homes(&self) -> Vec<(String, u64)> {
         let all = self.0.borrow();

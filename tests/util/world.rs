@@ -124,8 +124,8 @@ impl Setup {
         self
     }
 
-    pub fn build(self) -> World {
-        World::new(self)
+    pub fn build(self) -> Owned {
+        Owned(World::new(self))
     }
 }
 
@@ -438,4 +438,34 @@ pub fn label(batch: &[Statement]) -> String {
         return "nothing".to_owned();
     };
     first.sql.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+}
+
+/// A world and everything in it: tasks, isolates and stores end with it.
+pub struct Owned(World);
+
+impl std::ops::Deref for Owned {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl Drop for Owned {
+    /// Ends every task and isolate, which hold the world themselves. A test that fails tells its
+    /// story where `STORY` is set.
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var_os("STORY").is_some() {
+            println!("{}", self.story());
+        }
+        self.exec.clear();
+        let isolates = self.isolates.take();
+        for isolate in isolates.values() {
+            isolate.app.borrow_mut().take();
+        }
+        self.actors.clear();
+        self.watch.take();
+        self.plan.take();
+        self.refusal.take();
+    }
 }
