@@ -18,7 +18,7 @@ impl Outbound for Fetcher {
         Box::pin(async move {
             let timeout = u32::try_from(request.timeout.millis().max(1)).unwrap_or(u32::MAX);
             let signal: AbortSignal = web_sys::AbortSignal::timeout_with_u32(timeout).into();
-            let request = build(request).map_err(|e| HttpError::NotSent(text(&e)))?;
+            let request = build(&request).map_err(|e| HttpError::NotSent(text(&e)))?;
             let sent = Fetch::Request(request).send_with_signal(&signal).await;
             let response = sent.map_err(|error| failed(&error, &signal))?;
             Ok(answer(response, signal))
@@ -26,7 +26,7 @@ impl Outbound for Fetcher {
     }
 }
 
-fn build(request: HttpRequest) -> Result<Request, worker::Error> {
+fn build(request: &HttpRequest) -> Result<Request, worker::Error> {
     let headers = Headers::new();
     for (name, value) in &request.headers {
         headers.append(name, value)?;

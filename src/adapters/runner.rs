@@ -105,22 +105,19 @@ impl DurableObject for Runner {
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let app = self.app();
         let url = request.url()?;
-        let answer = match url.path() {
-            "/start" => {
-                let text = request.text().await?;
-                match read_start(&text) {
-                    Some((job, wait, body)) => self.actor.start(&app, job, body, wait).await,
-                    None => Err(RunnerError::Unreachable("the start is damaged".to_owned())),
-                }
+        let answer = if url.path() == "/start" {
+            let text = request.text().await?;
+            match read_start(&text) {
+                Some((job, wait, body)) => self.actor.start(&app, job, body, wait).await,
+                None => Err(RunnerError::Unreachable("the start is damaged".to_owned())),
             }
-            _ => {
-                let wait = url
-                    .query_pairs()
-                    .find(|(name, _)| name == "wait")
-                    .and_then(|(_, value)| value.parse().ok())
-                    .map_or(Span::default(), Span::from_millis);
-                self.actor.attach(&app, wait).await
-            }
+        } else {
+            let wait = url
+                .query_pairs()
+                .find(|(name, _)| name == "wait")
+                .and_then(|(_, value)| value.parse().ok())
+                .map_or(Span::default(), Span::from_millis);
+            self.actor.attach(&app, wait).await
         };
         match answer {
             Ok(settlement) => Response::ok(write_end(settlement.as_ref())),

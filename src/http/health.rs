@@ -87,14 +87,14 @@ async fn figures(app: &App) -> Result<Value, DbError> {
     Ok(json!({
         "pending": stuck.count("pending")?,
         "stale": stuck.count("stale")?,
-        "oldestPendingAt": stuck.optional_time("oldest")?.map(|at| at.to_rfc3339()),
+        "oldestPendingAt": stuck.optional_time("oldest")?.map(super::super::time::Timestamp::to_rfc3339),
         "dead": stuck.count("dead")?,
         "outcomeUnknown": stuck.count("outcome_unknown")?,
         "running": unsettled.count("running")?,
         "unknown": unsettled.count("unknown")?,
         "held": unsettled.count("held")?,
         "lastTickAt": match tick {
-            Some(tick) => tick.optional_time("finished_at")?.map(|at| at.to_rfc3339()),
+            Some(tick) => tick.optional_time("finished_at")?.map(super::super::time::Timestamp::to_rfc3339),
             None => None,
         },
         "kvOperationsWeek": asked,

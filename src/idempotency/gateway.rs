@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
-use crate::publish::target::{Placeholders, expand};
 use crate::error::{Code, Problem};
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
@@ -19,12 +18,17 @@ use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
 use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
 use crate::ports::DbError;
+use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
 use crate::store::claims::{self, Claim, Claimed, Destination};
 use crate::store::settle;
 use crate::time::{Span, Timestamp};
 
 /// A request whose keys are known: nothing of it has been stored yet.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a column, or a fact of the request"
+)]
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Who asks.
@@ -470,16 +474,15 @@ pub async fn mark_result(app: &App, stored: &Stored) {
 
 /// The name of a stored result's mark.
 fn mark_key(stored: &Stored) -> String {
-    match stored.claim_key.strip_prefix("o:") {
-        Some(operation) => format!("op:{operation}"),
-        None => {
-            let scope = stored
-                .claim_key
-                .strip_prefix("d:")
-                .unwrap_or(&stored.claim_key);
-            let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
-            format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
-        }
+    if let Some(operation) = stored.claim_key.strip_prefix("o:") {
+        format!("op:{operation}")
+    } else {
+        let scope = stored
+            .claim_key
+            .strip_prefix("d:")
+            .unwrap_or(&stored.claim_key);
+        let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
+        format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
     }
 }
 
@@ -568,7 +571,11 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
             google,
         } => {
             let known = Code::parse(&code).unwrap_or(Code::Internal);
-            let mut problem = Problem::new(known, detail).generation(generation_id);
+            // A definite failure gives all of its credits back; where the outcome is unknown this
+            // header is absent.
+            let mut problem = Problem::new(known, detail)
+                .generation(generation_id)
+                .header("x-oncepress-credits", "0");
             if let Some(ms) = retry_after_ms {
                 problem = problem.after(Span::from_millis(ms));
             }
@@ -740,6 +747,17 @@ async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlem
     let Some((generation, body)) = found else {
         return Err(pending(id));
     };
+    let age = app.now().since(generation.updated_at);
+    if generation.state == State::Running && age < FORGOTTEN_AFTER {
+        // Its claimant may be about to start it.
+        let left = FORGOTTEN_AFTER.saturating_add(Span::from_millis(age.millis().saturating_neg()));
+        if let Some(settlement) = poll(app, id, left.min(wait)).await? {
+            return Ok(Some(settlement));
+        }
+        if left >= wait {
+            return Ok(None);
+        }
+    }
     if generation.state == State::Running {
         let started = run(app, Job::of(&generation), body, wait).await;
         return started.map_err(|_| pending(id));
@@ -775,5 +793,8 @@ async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Pro
     }
 }
 
+/// A claim whose runner does not know it after this long was left by a claimant that died; between
+/// claim and start lie milliseconds.
+const FORGOTTEN_AFTER: Span = Span::from_seconds(10);
 /// Between two looks at a generation that no runner can be asked about.
 const POLL: Span = Span::from_seconds(1);

@@ -18,7 +18,7 @@ use crate::store::{generations, row};
 /// A runner that knows its own earlier try died settles at once: by evidence, else by policy.
 pub async fn recover(app: &App, job: &Job) -> Settlement {
     match bring_in_by_name(app, &evidence_name(job)).await {
-        Ok(true) | Ok(false) => {}
+        Ok(true | false) => {}
         Err(error) => return undecided(&error),
     }
     match look_up(app, &job.generation_id).await {
@@ -184,7 +184,7 @@ pub async fn stored(
             .as_deref()
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default(),
-        object: in_r2(generation).map(|id| output_object(id)),
+        object: in_r2(generation).map(output_object),
         body,
     })
 }

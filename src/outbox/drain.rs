@@ -314,23 +314,20 @@ impl<'a> Pass<'a> {
     ) -> (Tally, bool) {
         let started_at = self.app.now();
         let settings = self.app.config().publishers.get(&delivery.publisher);
-        let ((outcome, progress), class, policy) = match settings {
-            Some(settings) => {
-                let ended = self.try_once(settings, delivery, generations).await;
-                (ended, settings.class(), settings.ambiguous())
-            }
-            None => {
-                let gone = Failure::new(
-                    "publisher_missing",
-                    "no publisher of this name is configured",
-                );
-                let ended = (Outcome::Permanent(gone), delivery.progress.clone());
-                (
-                    ended,
-                    IdempotencyClass::None,
-                    crate::publish::settings::Ambiguous::AtLeastOnce,
-                )
-            }
+        let ((outcome, progress), class, policy) = if let Some(settings) = settings {
+            let ended = self.try_once(settings, delivery, generations).await;
+            (ended, settings.class(), settings.ambiguous())
+        } else {
+            let gone = Failure::new(
+                "publisher_missing",
+                "no publisher of this name is configured",
+            );
+            let ended = (Outcome::Permanent(gone), delivery.progress.clone());
+            (
+                ended,
+                IdempotencyClass::None,
+                crate::publish::settings::Ambiguous::AtLeastOnce,
+            )
         };
         let random = u64::from_be_bytes(
             self.app
@@ -409,16 +406,15 @@ impl<'a> Pass<'a> {
     }
 
     async fn text_of(&self, loaded: &Loaded) -> Result<String, Outcome> {
-        let body = match &loaded.body {
-            Some(body) => body.clone(),
-            None => {
-                self.budget.force(1);
-                output_body(self.app, &loaded.generation)
-                    .await
-                    .map_err(|error| {
-                        Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
-                    })?
-            }
+        let body = if let Some(body) = &loaded.body {
+            body.clone()
+        } else {
+            self.budget.force(1);
+            output_body(self.app, &loaded.generation)
+                .await
+                .map_err(|error| {
+                    Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
+                })?
         };
         output_text(loaded.generation.surface, &body, self.app.now()).ok_or_else(|| {
             Outcome::Permanent(Failure::new(
