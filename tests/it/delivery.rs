@@ -40,14 +40,13 @@ fn a_destination_that_was_down_for_long_gets_everything_once_it_is_back() {
     let world = Setup::default().build();
     world.hooks.habit("hook.test", HookAct::Refuse(500));
     let isolate = world.isolate(1);
-    for n in 0..5 {
+    for n in 0..8 {
         let call = Call::of(&format!("article {n}")).to(&[("hook", "in")]);
         assert_eq!(world.ask(&isolate, &call).status, 201);
-        world.pass_minutes(1);
     }
-    world.pass_minutes(5 * 60);
+    world.pass_minutes(45);
     world.hooks.habit("hook.test", HookAct::Take);
-    world.pass_minutes(9 * 60);
+    world.pass_minutes(10 * 60);
     let statuses = world.db.texts("SELECT DISTINCT status FROM deliveries");
     assert_eq!(statuses, ["published"], "{}", world.db.show("SELECT * FROM circuits"));
     calm(&world);
