@@ -143,3 +143,20 @@ pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
         ),
     ]
 }
+const UNSETTLED: &str = "SELECT id FROM ( \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
+    WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
+      AND lease_until <= ?1 ORDER BY lease_until LIMIT ?5) \
+  UNION ALL \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
+    WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'queued' \
+      AND lease_until <= ?1 ORDER BY lease_until LIMIT ?5) \
+  UNION ALL \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_to_decide \
+    WHERE state = 'unknown' AND operation = 0 \
+      AND lease_until <= ?4 ORDER BY lease_until LIMIT ?5) \
+  UNION ALL \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
+    WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
+      AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
+LIMIT ?5";
