@@ -10,7 +10,7 @@ use oncepress::cron::tick;
 use oncepress::idempotency::actor::{Actor, ActorStorage};
 use oncepress::idempotency::queue::{Disposition, work};
 use oncepress::ports::Task;
-use oncepress::time::Timestamp;
+use oncepress::time::{Span, Timestamp};
 
 use super::exec::{Handle, PLATFORM};
 use super::fate::{Fate, Kind};
@@ -110,9 +110,11 @@ impl ActorStorage for Storage {
         }))
     }
 
-    fn wake(&self) -> Task<'_, Result<(), String>> {
+    fn wake(&self, after: Span) -> Task<'_, Result<(), String>> {
+        let label = format!("set alarm in {} s", after.millis() / 1_000);
         Box::pin(async move {
-            self.call("set alarm", |_| self.world.set_alarm(&self.name, 0)).await
+            let set = |_: &Host| self.world.set_alarm(&self.name, after.millis());
+            self.call(&label, set).await
         })
     }
 }
