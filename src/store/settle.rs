@@ -178,7 +178,6 @@ pub fn free_unknown(id: &str, token: &str, now: Timestamp) -> Vec<Statement> {
                 integer(now.plus(RETENTION).millis()),
             ],
         ),
-        statement(DROP_DELIVERIES, vec![text(id), text(token)]),
         statement(DROP_BODY, vec![text(id), text(token)]),
         standing(id),
     ]
