@@ -51,7 +51,8 @@ pub struct Overdue {
 }
 
 /// Generations that a tick looks at, most overdue first. Unknown ones under operation keys wait
-/// for a person and are not among them.
+/// for a person and are not among them. (SQLite uses a partial index only where the query repeats
+/// the index's own condition.)
 pub fn unsettled(overdue: &Overdue) -> Statement {
     let decided = overdue
         .decided
@@ -60,10 +61,12 @@ pub fn unsettled(overdue: &Overdue) -> Statement {
         "SELECT id FROM ( \
            SELECT * FROM (SELECT id, lease_until FROM generations \
              INDEXED BY generations_unsettled WHERE state = 'running' AND lease_until <= ?1 \
+             AND state IN ('queued', 'running', 'unknown', 'held') \
              ORDER BY lease_until LIMIT ?5) \
            UNION ALL \
            SELECT * FROM (SELECT id, lease_until FROM generations \
              INDEXED BY generations_unsettled WHERE state = 'queued' AND lease_until <= ?1 \
+             AND state IN ('queued', 'running', 'unknown', 'held') \
              ORDER BY lease_until LIMIT ?5) \
            UNION ALL \
            SELECT * FROM (SELECT id, lease_until FROM generations \
@@ -72,6 +75,7 @@ pub fn unsettled(overdue: &Overdue) -> Statement {
            UNION ALL \
            SELECT * FROM (SELECT id, lease_until FROM generations \
              INDEXED BY generations_unsettled WHERE state = 'running' \
+             AND state IN ('queued', 'running', 'unknown', 'held') \
              AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
          LIMIT ?5",
         vec![
