@@ -198,7 +198,7 @@ pub fn text(figures: &Figures, config: &Config) -> String {
             "Dead {}, outcome unknown {}, held {}, unknown {}",
             figures.dead, figures.outcome_unknown, figures.held, figures.unknown
         ),
-        format!("Money at risk: {}", money(figures.at_risk.micro_usd())),
+        format!("Money at risk: {}", money(figures.at_risk.micro_usd)),
     ];
     if let Some(queued) = figures.queued {
         lines.push(format!("In the queue: {}", count(queued)));

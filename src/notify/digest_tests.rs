@@ -92,7 +92,7 @@ fn the_morning_says_what_was_spent_what_was_saved_and_what_is_stuck() {
     Duplicates caught: 6, saved $1.39
     Owed: 2, over 60 min: 1, the oldest for 97 min
     Dead 2, outcome unknown 0, held 1, unknown 1
-    Money at risk: $0.73
+    Money at risk: $0.53
     In the queue: 1
     KV errors in 7 days: 0.033 %
     Spend by site

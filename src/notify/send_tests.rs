@@ -350,3 +350,34 @@ fn every_call_of_kv_and_every_fault_is_counted() {
         ["1", "1"]
     );
 }
+
+#[test]
+fn what_is_owed_for_too_long_is_told_once_with_its_newest_topic() {
+    let world = world();
+    let now = world.app.now().millis();
+    for (at, pipeline, topic) in [(1, "p", "older"), (2, "p", "newer"), (3, "q", "other")] {
+        world.sql(&format!(
+            "INSERT INTO generations (id, account, site, pipeline, topic, surface, key, claim_key,
+               operation, fingerprint, leaves, state, token, lease_until, anchor_at, expires_at,
+               request_id, model, upstream, created_at, updated_at, credit_day)
+             VALUES ('g{at}', 'default', 's', '{pipeline}', '{topic}', 'api', 'k', 'k{at}', 0, 'f',
+               '[]', 'generated', 't', 0, 0, 0, 'req', 'm', 'u', 0, 0, '2026-11-30');
+             INSERT INTO deliveries (id, generation_id, account, site, pipeline, publisher, target,
+               status, next_attempt_at, created_at, due_since)
+             VALUES ('d{at}', 'g{at}', 'default', 's', '{pipeline}', 'r', 't', 'pending', 0, 0,
+               {now} - 3600000 + {at})"
+        ));
+    }
+    let look = |world: &World| {
+        let (now, hour) = (world.app.now(), Span::from_hours(1));
+        let batch = crate::store::maintenance::alert_stale(now.minus(hour), now, 500);
+        block_on(world.app.run(batch)).unwrap();
+    };
+    look(&world);
+    assert_eq!(world.one("SELECT COUNT(*) FROM alerts"), "0");
+    world.pass(Span::from_seconds(1));
+    look(&world);
+    look(&world);
+    let told = "SELECT group_concat(pipeline || count || topic) FROM alerts";
+    assert_eq!(world.one(told), "p2newer,q1other");
+}

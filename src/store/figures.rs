@@ -86,18 +86,8 @@ pub struct AtRisk {
     pub held: Risk,
     /// Generations of unknown outcome, at their estimate.
     pub unknown: Risk,
-}
-
-impl AtRisk {
-    /// All of it, in micro-dollars.
-    pub const fn micro_usd(&self) -> i64 {
-        self.pending
-            .micro_usd
-            .saturating_add(self.dead.micro_usd)
-            .saturating_add(self.outcome_unknown.micro_usd)
-            .saturating_add(self.held.micro_usd)
-            .saturating_add(self.unknown.micro_usd)
-    }
+    /// All of it, each generation once, in micro-dollars.
+    pub micro_usd: i64,
 }
 
 /// The money at risk of one account, or of all: two statements.
@@ -127,15 +117,20 @@ pub fn read_at_risk(deliveries: Row<'_>, generations: Row<'_>) -> Result<AtRisk,
             micro_usd: micro(row.integer(&format!("{column}_nano"))?),
         })
     };
+    let held = priced(generations, "held")?;
+    let unknown = Risk {
+        count: generations.count("unknown")?,
+        micro_usd: generations.integer("unknown_micro")?,
+    };
     Ok(AtRisk {
         pending: priced(deliveries, "pending")?,
         dead: priced(deliveries, "dead")?,
         outcome_unknown: priced(deliveries, "outcome_unknown")?,
-        held: priced(generations, "held")?,
-        unknown: Risk {
-            count: generations.count("unknown")?,
-            micro_usd: generations.integer("unknown_micro")?,
-        },
+        held,
+        unknown,
+        micro_usd: micro(deliveries.integer("any_nano")?)
+            .saturating_add(held.micro_usd)
+            .saturating_add(unknown.micro_usd),
     })
 }
 
@@ -291,7 +286,10 @@ macro_rules! risk_of_deliveries {
                  WHERE id IN (SELECT generation_id FROM d)) AS dead_nano, \
                (SELECT COUNT(*) FROM o) AS outcome_unknown, \
                (SELECT COALESCE(SUM(cost_nano), 0) FROM generations \
-                 WHERE id IN (SELECT generation_id FROM o)) AS outcome_unknown_nano"
+                 WHERE id IN (SELECT generation_id FROM o)) AS outcome_unknown_nano, \
+               (SELECT COALESCE(SUM(cost_nano), 0) FROM generations \
+                 WHERE id IN (SELECT generation_id FROM p UNION SELECT generation_id FROM d \
+                   UNION SELECT generation_id FROM o)) AS any_nano"
         )
     };
 }

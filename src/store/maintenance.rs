@@ -103,12 +103,14 @@ pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<St
         statement(
             "INSERT INTO alerts (kind, account, site, pipeline, count, topic, opened_at, \
                newest_at, closes_at, state, next_attempt_at) \
-             SELECT 'stale', d.account, d.site, d.pipeline, COUNT(*), \
-               (SELECT topic FROM generations g WHERE g.id = MAX(d.generation_id)), ?2, ?2, \
-               ?3, 'open', ?3 \
-             FROM (SELECT * FROM deliveries WHERE status = 'pending' AND stale_alerted = 0 \
-               AND due_since <= ?1 ORDER BY due_since LIMIT ?4) d \
-             GROUP BY d.account, d.site, d.pipeline HAVING COUNT(*) > 0 \
+             SELECT 'stale', s.account, s.site, s.pipeline, s.n, \
+               (SELECT topic FROM generations g WHERE g.id = s.generation_id), ?2, ?2, ?3, \
+               'open', ?3 \
+             FROM (SELECT d.account, d.site, d.pipeline, COUNT(*) AS n, MAX(d.due_since), \
+                 d.generation_id \
+               FROM (SELECT * FROM deliveries WHERE status = 'pending' AND stale_alerted = 0 \
+                 AND due_since <= ?1 ORDER BY due_since LIMIT ?4) d \
+               GROUP BY d.account, d.site, d.pipeline) s WHERE true \
              ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
                count = count + excluded.count, topic = excluded.topic, \
                newest_at = excluded.newest_at",
