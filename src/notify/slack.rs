@@ -362,3 +362,7 @@ const FIELDS_MAX: usize = 10;
 const TEXT_MAX: usize = 2_500;
 /// Slack answers with a word.
 const ANSWER_MAX_BYTES: usize = 1_024;
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+#[path = "slack_tests.rs"]
+mod tests;
