@@ -60,15 +60,15 @@ pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
         detail: why.to_owned(),
     };
     let frees = !job.operation && app.config().on_unknown == OnUnknown::Regenerate;
-    let batch = if job.from_queue && frees {
-        settle::free_to_queue(job, why, now)
-    } else {
-        let mut batch = settle::unknown(job, "cut", why, now);
-        if frees {
-            batch.extend(settle::free_unknown(&job.generation_id, &job.token, now));
-        }
-        batch
-    };
+    let mut batch = Vec::new();
+    if job.from_queue && frees {
+        batch.extend(settle::free_to_queue(job, why, now));
+    }
+    // What went back into the queue is not running any more, and stays as it is.
+    batch.extend(settle::unknown(job, "cut", why, now));
+    if frees {
+        batch.extend(settle::free_unknown(&job.generation_id, &job.token, now));
+    }
     let result = app.run(batch).await;
     app.log(
         "generation_unknown",
