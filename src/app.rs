@@ -6,7 +6,9 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 
 use crate::config::{Config, ConfigFault};
+use crate::idempotency::live::{Ended, Feed};
 use crate::idempotency::record::{Job, Settlement};
+use crate::limits::LEASE;
 use crate::ports::{
     Clock, Database, DbError, IsolateCache, KeyValue, Objects, Outbound, Queues, Random,
     RateLimiter, Rows, Statement, Task, Telemetry, Zones,
@@ -52,6 +54,21 @@ pub trait Runner {
         generation_id: &'a str,
         wait: Span,
     ) -> Task<'a, Result<Option<Settlement>, RunnerError>>;
+
+    /// Follows a run that was started before; the first `given` bytes of its stream are known
+    /// already. A runner that passes nothing on while it works gives the end alone.
+    fn follow<'a>(
+        &'a self,
+        generation_id: &'a str,
+        given: usize,
+    ) -> Task<'a, Result<Box<dyn Feed>, RunnerError>> {
+        Box::pin(async move {
+            match self.attach(generation_id, LEASE).await? {
+                Some(settlement) => Ok(Box::new(Ended::new(settlement, given)) as Box<dyn Feed>),
+                None => Err(RunnerError::Unreachable("its lease is over".to_owned())),
+            }
+        })
+    }
 }
 
 /// Work that goes on after the answer: `waitUntil`, some 30 seconds at most.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::app::{App, RunnerError};
 use crate::config::OnUnknown;
 use crate::guard::{self, Memory, Verdict};
+use crate::idempotency::body;
 use crate::idempotency::record::{Generation, Job};
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
 use crate::idempotency::state::State;
@@ -82,6 +83,7 @@ async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
     let drained = drain_logged(app, budget).await;
     let stale = alert_stale(app, budget).await;
     let purged = if minute.rem_euclid(PURGE_EVERY) == 0 {
+        body::sweep(app, budget, minute.div_euclid(PURGE_EVERY)).await;
         purge(app, budget).await
     } else {
         0

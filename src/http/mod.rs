@@ -5,6 +5,7 @@ pub mod admin;
 pub mod auth;
 pub mod cors;
 pub mod digest;
+pub mod dropin;
 pub mod generations;
 pub mod health;
 pub mod lookup;

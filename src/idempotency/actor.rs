@@ -7,18 +7,17 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, RunnerError};
 use crate::idempotency::gateway::mark_result;
-use crate::idempotency::output::Tap;
+use crate::idempotency::live::{Follower, Live};
 use crate::idempotency::record::{Job, Settlement};
 use crate::idempotency::recovery::{recover, settlement_of};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::State;
-use crate::ports::{ByteSource, HttpError, Task};
+use crate::ports::Task;
 use crate::store::settle;
 use crate::time::Span;
 
@@ -47,7 +46,8 @@ struct Record {
 /// One generation's actor.
 pub struct Actor {
     storage: Rc<dyn ActorStorage>,
-    memory: Rc<RefCell<Memory>>,
+    memory: RefCell<Memory>,
+    live: Live,
 }
 
 impl std::fmt::Debug for Actor {
@@ -61,17 +61,6 @@ struct Memory {
     /// The job that this incarnation was started with, and its body.
     body: Option<(String, String)>,
     running: Option<String>,
-    ended: Option<(String, Settlement)>,
-    streamed: String,
-    wakers: Vec<Waker>,
-}
-
-impl Memory {
-    fn wake_all(&mut self) {
-        for waker in self.wakers.drain(..) {
-            waker.wake();
-        }
-    }
 }
 
 impl Actor {
@@ -79,7 +68,8 @@ impl Actor {
     pub fn new(storage: Rc<dyn ActorStorage>) -> Self {
         Self {
             storage,
-            memory: Rc::default(),
+            memory: RefCell::default(),
+            live: Live::default(),
         }
     }
 
@@ -92,12 +82,12 @@ impl Actor {
         wait: Span,
     ) -> Result<Option<Settlement>, RunnerError> {
         self.begin(job, body).await?;
-        Ok(self.wait(app, wait).await)
+        Ok(self.live.wait(&*app.clock, wait).await)
     }
 
     /// Stores the job and has the alarm run it; a second start of the same job changes nothing.
     pub async fn begin(&self, job: Job, body: String) -> Result<(), RunnerError> {
-        if self.ended().is_some_and(|(token, _)| token == job.token) {
+        if self.live.ended().is_some_and(|token| token == job.token) {
             return Ok(());
         }
         let record = self.record().await?;
@@ -107,11 +97,8 @@ impl Actor {
                 "another run is under way".to_owned(),
             ));
         }
-        {
-            let mut memory = self.memory.borrow_mut();
-            memory.ended = None;
-            memory.body = Some((job.token.clone(), body));
-        }
+        self.live.reopen();
+        self.memory.borrow_mut().body = Some((job.token.clone(), body));
         if record.is_some_and(|record| record.job.token == job.token) {
             return Ok(());
         }
@@ -127,20 +114,17 @@ impl Actor {
     /// Joins a run that was started before.
     pub async fn attach(&self, app: &App, wait: Span) -> Result<Option<Settlement>, RunnerError> {
         self.known().await?;
-        Ok(self.wait(app, wait).await)
+        Ok(self.live.wait(&*app.clock, wait).await)
     }
 
-    /// Follows the answer from its first byte, live.
-    pub async fn follow(&self) -> Result<Follower, RunnerError> {
+    /// Follows the answer live; its first `given` bytes are known already.
+    pub async fn follow(&self, given: usize) -> Result<Follower, RunnerError> {
         self.known().await?;
-        Ok(Follower {
-            memory: Rc::clone(&self.memory),
-            given: 0,
-        })
+        Ok(self.live.follow(given))
     }
 
     async fn known(&self) -> Result<(), RunnerError> {
-        if self.ended().is_some() || self.memory.borrow().running.is_some() {
+        if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
             return Ok(());
         }
         match self.record().await? {
@@ -149,7 +133,7 @@ impl Actor {
                 let unknown = Settlement::Unknown {
                     detail: "no store took the end of the run".to_owned(),
                 };
-                self.end(&record.job.token, unknown);
+                self.live.end(&record.job.token, unknown);
                 Ok(())
             }
             Some(_) => Ok(()),
@@ -180,7 +164,7 @@ impl Actor {
         } else {
             self.storage.clear().await.map_err(RunnerError::Unreachable)
         };
-        self.end(&record.job.token, settlement.clone());
+        self.live.end(&record.job.token, settlement.clone());
         if let Settlement::Generated { stored } = &settlement {
             mark_result(app, stored).await;
             if !stored.destinations.is_empty() {
@@ -208,49 +192,17 @@ impl Actor {
             ..record
         })
         .await?;
-        let tap = ActorTap {
-            memory: Rc::clone(&self.memory),
-        };
-        Ok(execute(app, &job, body, &tap).await)
+        Ok(execute(app, &job, body, &self.live).await)
     }
 
     fn body(&self, token: &str) -> Option<String> {
+        self.live.restart();
         let mut memory = self.memory.borrow_mut();
-        memory.streamed.clear();
         memory
             .body
             .take()
             .filter(|(owner, _)| owner == token)
             .map(|(_, body)| body)
-    }
-
-    fn ended(&self) -> Option<(String, Settlement)> {
-        self.memory.borrow().ended.clone()
-    }
-
-    fn end(&self, token: &str, settlement: Settlement) {
-        let mut memory = self.memory.borrow_mut();
-        memory.ended = Some((token.to_owned(), settlement));
-        memory.wake_all();
-    }
-
-    async fn wait(&self, app: &App, wait: Span) -> Option<Settlement> {
-        let ended = std::future::poll_fn(|context| {
-            let mut memory = self.memory.borrow_mut();
-            if let Some((_, settlement)) = &memory.ended {
-                return Poll::Ready(settlement.clone());
-            }
-            memory.wakers.push(context.waker().clone());
-            Poll::Pending
-        });
-        if wait <= Span::default() {
-            return self.ended().map(|(_, settlement)| settlement);
-        }
-        let sleep = app.clock.sleep(wait);
-        match futures_util::future::select(std::pin::pin!(ended), sleep).await {
-            futures_util::future::Either::Left((settlement, _)) => Some(settlement),
-            futures_util::future::Either::Right(((), _)) => None,
-        }
     }
 
     async fn record(&self) -> Result<Option<Record>, RunnerError> {
@@ -316,73 +268,5 @@ async fn load_body(app: &App, job: &Job) -> Result<Loaded, RunnerError> {
         None => Ok(Loaded::Settled(Settlement::Unknown {
             detail: "the generation is not in the database".to_owned(),
         })),
-    }
-}
-
-struct ActorTap {
-    memory: Rc<RefCell<Memory>>,
-}
-
-impl Tap for ActorTap {
-    fn push(&self, piece: &str) {
-        let mut memory = self.memory.borrow_mut();
-        memory.streamed.push_str(piece);
-        memory.wake_all();
-    }
-}
-
-/// Follows a running answer: what has come so far at once, the rest as it comes, the end only when
-/// it is committed.
-pub struct Follower {
-    memory: Rc<RefCell<Memory>>,
-    given: usize,
-}
-
-impl std::fmt::Debug for Follower {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower")
-            .field("given", &self.given)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Follower {
-    /// How the run ended, once it has.
-    pub fn settlement(&self) -> Option<Settlement> {
-        self.memory
-            .borrow()
-            .ended
-            .as_ref()
-            .map(|(_, settlement)| settlement.clone())
-    }
-
-    fn piece(&mut self, text: &str) -> Option<Vec<u8>> {
-        let rest = text.get(self.given..).filter(|rest| !rest.is_empty())?;
-        self.given = text.len();
-        Some(rest.as_bytes().to_vec())
-    }
-}
-
-impl ByteSource for Follower {
-    fn next(&mut self) -> Task<'_, Result<Option<Vec<u8>>, HttpError>> {
-        Box::pin(std::future::poll_fn(move |context| {
-            let memory = Rc::clone(&self.memory);
-            let mut memory = memory.borrow_mut();
-            match &memory.ended {
-                Some((_, Settlement::Generated { stored } | Settlement::Held { stored, .. })) => {
-                    return Poll::Ready(Ok(self.piece(&stored.body)));
-                }
-                Some((_, other)) => {
-                    let cut = HttpError::Lost(format!("{other:?}"));
-                    return Poll::Ready(if self.given == 0 { Err(cut) } else { Ok(None) });
-                }
-                None => {}
-            }
-            if let Some(piece) = self.piece(&memory.streamed) {
-                return Poll::Ready(Ok(Some(piece)));
-            }
-            memory.wakers.push(context.waker().clone());
-            Poll::Pending
-        }))
     }
 }

@@ -9,6 +9,8 @@ use serde_json::json;
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
 use crate::error::{Code, Problem};
+use crate::idempotency::body;
+use crate::idempotency::live::Live;
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
 use crate::idempotency::record::{Generation, Job, Settlement, Stored, Surface};
@@ -70,7 +72,7 @@ pub struct Asked {
     pub credits: i64,
     /// This request's id.
     pub request_id: String,
-    /// How long the caller waits.
+    /// How long the caller waits; a client of Gemini follows to the end.
     pub wait: Span,
     /// Whether the caller wants the work done in the queue.
     pub background: bool,
@@ -96,6 +98,19 @@ pub enum Reply {
     Accepted {
         /// The generation's id.
         generation_id: String,
+    },
+    /// It is being generated, and its caller, a client of Gemini, follows it.
+    Running {
+        /// The generation's id.
+        generation_id: String,
+        /// The first request's id.
+        request_id: String,
+        /// The key's mark in the caches.
+        mark: String,
+        /// Whether this request made it.
+        made: bool,
+        /// The run, where it is done in this handler.
+        live: Option<Live>,
     },
 }
 
@@ -358,7 +373,7 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
             State::Running
         },
         leaves: asked.identity.leaves.to_json(),
-        body: asked.body.clone(),
+        body: body::claimed(app, &asked.body, &job.generation_id),
         destinations,
         credit_day: app.local_date(&asked.access.timezone, now),
         credits: asked.credits,
@@ -400,6 +415,16 @@ async fn fresh(app: &App, asked: &Asked, keys: &Keys, claim: Claim) -> Result<Re
     if state == State::Queued {
         return enqueue(app, &job).await;
     }
+    if let Err(problem) = body::keep(app, &body, &asked.body).await {
+        let why = "its body could not be stored";
+        let _ = app
+            .run(settle::fail(&job, "store_unavailable", why, app.now()))
+            .await;
+        return Err(problem.generation(generation_id));
+    }
+    if asked.surface != Surface::Api {
+        return begin(app, keys, job, body).await;
+    }
     let wait = if asked.background {
         Span::default()
     } else {
@@ -409,14 +434,50 @@ async fn fresh(app: &App, asked: &Asked, keys: &Keys, claim: Claim) -> Result<Re
         Ok(Some(settlement)) => made(app, keys, &generation_id, settlement),
         Ok(None) => Ok(Reply::Accepted { generation_id }),
         Err(error) => {
-            app.log(
-                "runner_unreachable",
-                json!({"generationId": generation_id,
-                "error": error.to_string()}),
-            );
+            log_unreachable(app, &generation_id, &error);
             Err(pending(&generation_id))
         }
     }
+}
+
+/// Starts a run whose caller follows it.
+async fn begin(app: &App, keys: &Keys, job: Job, body: String) -> Result<Reply, Problem> {
+    let generation_id = job.generation_id.clone();
+    let request_id = job.request_id.clone();
+    let live = if app.runner.is_some() {
+        match run(app, job, body, Span::default()).await {
+            Ok(None) => None,
+            Ok(Some(settlement)) => return made(app, keys, &generation_id, settlement),
+            Err(error) => {
+                // It may have started all the same, which following it finds out.
+                log_unreachable(app, &generation_id, &error);
+                None
+            }
+        }
+    } else {
+        let live = Live::default();
+        let (handle, seen) = (app.clone(), live.clone());
+        app.background.spawn(Box::pin(async move {
+            let settlement = execute(&handle, &job, body, &seen).await;
+            after_commit(&handle, &settlement);
+            seen.end(&job.token, settlement);
+        }));
+        Some(live)
+    };
+    Ok(Reply::Running {
+        generation_id,
+        request_id,
+        mark: keys.mark.clone(),
+        made: true,
+        live,
+    })
+}
+
+fn log_unreachable(app: &App, generation_id: &str, error: &RunnerError) {
+    app.log(
+        "runner_unreachable",
+        json!({"generationId": generation_id, "error": error.to_string()}),
+    );
 }
 
 /// Starts a run where runs are done, and waits for its end.
@@ -560,8 +621,40 @@ fn made(
     }
 }
 
+/// What the end of a run that was followed means to the caches and the figures; `body` is its whole
+/// answer, where the follower has kept it.
+///
+/// `caught` is the account's time zone where the follower's request was a duplicate.
+pub(crate) fn followed(
+    app: &App,
+    mark: &str,
+    caught: Option<&str>,
+    end: &Settlement,
+    body: Option<String>,
+) {
+    match end {
+        Settlement::Generated { stored } => {
+            if let Some(zone) = caught {
+                app.count_replay(stored, zone, Cause::Overlap);
+            }
+            if let Some(body) = body {
+                let whole = Stored {
+                    body,
+                    ..Stored::clone(stored)
+                };
+                remember(app, mark, &whole);
+            }
+        }
+        Settlement::Held { .. } | Settlement::Failed { .. } | Settlement::Unknown { .. } => {
+            if caught.is_none() {
+                app.isolate.remove(mark);
+            }
+        }
+    }
+}
+
 /// The refusal that a settlement without an output comes to.
-fn failure(generation_id: &str, settlement: Settlement) -> Problem {
+pub(crate) fn failure(generation_id: &str, settlement: Settlement) -> Problem {
     match settlement {
         Settlement::Failed {
             code,
@@ -589,7 +682,7 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
     }
 }
 
-fn pending(generation_id: &str) -> Problem {
+pub(crate) fn pending(generation_id: &str) -> Problem {
     Problem::new(
         Code::RequestReconciliationPending,
         "Whether Gemini did the work is not known yet; it is being settled.",
@@ -699,6 +792,15 @@ async fn attach(
     if asked.background {
         return Ok(Reply::Accepted {
             generation_id: holder.id,
+        });
+    }
+    if asked.surface != Surface::Api {
+        return Ok(Reply::Running {
+            generation_id: holder.id,
+            request_id: holder.request_id,
+            mark: keys.mark.clone(),
+            made: false,
+            live: None,
         });
     }
     let wait = asked.wait.min(WAIT_MAX);

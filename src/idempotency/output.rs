@@ -9,7 +9,7 @@ use crate::gemini::exchange::Exchange;
 use crate::gemini::fitness::{Expectation, Fitness, Form, Hop, Purpose};
 use crate::gemini::request::upstream_request;
 use crate::gemini::usage::Usage;
-use crate::idempotency::record::{Job, Stored, Surface, Tokens};
+use crate::idempotency::record::{EVENT_STREAM, Job, Stored, Surface, Tokens};
 use crate::ports::{HttpAnswer, HttpError};
 use crate::store::settle::Purchase;
 use crate::time::{Span, Timestamp};
@@ -241,7 +241,7 @@ const fn content_type(surface: Surface) -> &'static str {
     match surface {
         Surface::Api => "application/json; charset=utf-8",
         Surface::Generate => "application/json; charset=UTF-8",
-        Surface::Stream => "text/event-stream",
+        Surface::Stream => EVENT_STREAM,
     }
 }
 

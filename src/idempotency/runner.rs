@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::gemini::error::{Class, Failure, FailureCode, transport};
+use crate::idempotency::body;
 use crate::idempotency::output::{Bought, Tap, buy, credits};
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
@@ -27,10 +28,16 @@ pub async fn execute(app: &App, job: &Job, body: String, tap: &dyn Tap) -> Settl
         ));
         return settle_failure(app, job, &failure).await;
     };
-    let settlement = match buy(app, job, body, deadline, tap).await {
+    let claimed = body;
+    let bought = match body::load(app, claimed.clone()).await {
+        Ok(body) => buy(app, job, body, deadline, tap).await,
+        Err(failure) => Err(failure),
+    };
+    let settlement = match bought {
         Ok(bought) => settle_purchase(app, job, bought).await,
         Err(failure) => settle_failure(app, job, &failure).await,
     };
+    body::forget(app, job, &claimed, &settlement).await;
     log_end(app, job, &settlement, app.now().since(started));
     settlement
 }
