@@ -281,10 +281,9 @@ impl<'a> Pass<'a> {
             let short = now.plus(ATTEMPT_MIN) >= self.lease_until
                 || self.budget.is_late(now)
                 || (index > 0 && self.budget.left() < COST_OF_ROW_U32);
-            if short
-                || failures
-                    >= OPEN_AFTER.saturating_add(i64::from(before >= OPEN_AFTER && index == 0))
-            {
+            // A publisher that was failing until now gets one row as a trial.
+            let trial = index == 0 && before >= OPEN_AFTER;
+            if short || (failures >= OPEN_AFTER && !trial) {
                 let rest = rows.get(index..).unwrap_or_default();
                 self.give_back(rest).await;
                 drained.given_back = u32::try_from(rest.len()).unwrap_or(u32::MAX);
