@@ -248,7 +248,11 @@ fn site_lines(figures: &Figures, config: &Config) -> Vec<String> {
         }
     };
     let shown = figures.sites.get(..SITES_SHOWN).unwrap_or(&figures.sites);
-    let width = shown.iter().map(|s| name(s).chars().count()).max().unwrap_or(0);
+    let width = shown
+        .iter()
+        .map(|s| name(s).chars().count())
+        .max()
+        .unwrap_or(0);
     let mut lines: Vec<String> = shown
         .iter()
         .map(|site| {

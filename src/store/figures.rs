@@ -150,7 +150,10 @@ pub fn read_key_value(row: Row<'_>) -> Result<(u64, u64), DbError> {
 }
 
 /// The share of failures; `None` where nothing was asked.
-#[expect(clippy::cast_precision_loss, reason = "counts of a week are far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of a week are far below 2^53"
+)]
 pub fn share(failed: u64, asked: u64) -> Option<f64> {
     (asked > 0).then(|| failed as f64 / asked as f64)
 }
@@ -182,7 +185,11 @@ pub const ROWS_MAX: usize = 10_000;
 
 macro_rules! counted {
     ($from:literal) => {
-        concat!("(SELECT COUNT(*) FROM (SELECT 1 FROM ", $from, " LIMIT ?2))")
+        concat!(
+            "(SELECT COUNT(*) FROM (SELECT 1 FROM ",
+            $from,
+            " LIMIT ?2))"
+        )
     };
 }
 
@@ -265,8 +272,11 @@ macro_rules! risk_of_deliveries {
 }
 
 const RISK_OF_DELIVERIES: &str = risk_of_deliveries!("deliveries_stale", "deliveries_unwell", "");
-const RISK_OF_ACCOUNTS_DELIVERIES: &str =
-    risk_of_deliveries!("deliveries_by_status", "deliveries_by_status", "account = ?2 AND ");
+const RISK_OF_ACCOUNTS_DELIVERIES: &str = risk_of_deliveries!(
+    "deliveries_by_status",
+    "deliveries_by_status",
+    "account = ?2 AND "
+);
 
 macro_rules! risk_of_generations {
     ($index:literal, $account:literal) => {
