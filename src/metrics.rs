@@ -341,24 +341,24 @@ pub const SHAPES: &[Shape] = &[
 /// Every log event: its name, its members, and what it means.
 pub const EVENTS: &[(&str, &str, &str)] = &[
     (
+        "alert",
+        "kind, account, site, pipeline, count",
+        "People are told of something, whether or not there is a channel.",
+    ),
+    (
         "alert_given_up",
         "kind, attempts",
         "An alert could not be sent for 30 days.",
     ),
     (
-        "alerts_failed",
-        "error",
-        "The database refused to lease or settle alerts; the next tick does it.",
-    ),
-    (
         "alert_retried",
-        "kinds, status, error, pauseMs",
+        "kind, status, pauseMs",
         "The channel did not take a message; it is sent again.",
     ),
     (
-        "alerts_sent",
-        "sent, kinds",
-        "Messages were sent to people.",
+        "alerts_failed",
+        "error",
+        "The database refused to lease or settle alerts; the next tick does it.",
     ),
     (
         "circuit_not_recorded",
@@ -374,6 +374,11 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
         "delivery_attempt",
         "deliveryId, generationId, publisher, tally, code, latencyMs",
         "A delivery was tried.",
+    ),
+    (
+        "delivery_not_recorded",
+        "deliveryId, error",
+        "An attempt's outcome could not be stored; the delivery is looked at again, as one that may have arrived.",
     ),
     (
         "digest_failed",
@@ -482,6 +487,11 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
         "A person had a generation run again.",
     ),
     (
+        "request_not_kept",
+        "generationId, error",
+        "A large request could not be put into the object store.",
+    ),
+    (
         "request_refused",
         "requestId, method, code, status, generationId",
         "A request was answered with an error.",
@@ -505,6 +515,11 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
         "store_failed",
         "error",
         "The database could not be reached; the request was refused.",
+    ),
+    (
+        "stream_failed",
+        "generationId, error",
+        "A caller's stream could not be followed to its end; the generation goes on.",
     ),
     (
         "superseded",
