@@ -546,24 +546,21 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
 
 /// The data points as a Markdown table, for `docs/METRICS.md`.
 pub fn points_markdown() -> String {
-    let mut page = String::from(
-        "| event (`blob1`) | written when | index | blobs from `blob2` on | doubles |\n|---|---|---|---|---|\n",
-    );
-    for shape in SHAPES {
-        let list = |prefix: &str, from: usize, names: &[&str]| -> String {
-            let named = names.iter().enumerate();
-            let named =
-                named.map(|(at, name)| format!("`{prefix}{}` {name}", at.saturating_add(from)));
-            named.collect::<Vec<_>>().join("<br>")
-        };
+    let list = |prefix: &str, from: usize, names: &[&str]| -> String {
+        let named = names.iter().enumerate();
+        let named = named.map(|(at, name)| format!("`{prefix}{}` {name}", at.saturating_add(from)));
+        named.collect::<Vec<_>>().join("<br>")
+    };
+    let rows = SHAPES.iter().map(|shape| {
         let blobs = list("blob", 2, shape.blobs);
         let doubles = list("double", 1, shape.doubles);
-        page.push_str(&format!(
-            "| `{}` | {} | {} | {blobs} | {doubles} |\n",
-            shape.event, shape.when, shape.index
-        ));
-    }
-    page
+        let (event, when, index) = (shape.event, shape.when, shape.index);
+        format!("| `{event}` | {when} | {index} | {blobs} | {doubles} |\n")
+    });
+    format!(
+        "| event (`blob1`) | written when | index | blobs | doubles |\n|---|---|---|---|---|\n{}",
+        rows.collect::<String>()
+    )
 }
 
 /// The log events as a Markdown table, for `docs/LOGGING.md`.
