@@ -198,14 +198,14 @@ pub fn free_unknown(id: &str, token: &str, now: Timestamp) -> Vec<Statement> {
                 integer(now.plus(RETENTION).millis()),
             ],
         ),
-        statement(DROP_DELIVERIES, vec![text(id), text(token)]),
         statement(DROP_BODY, vec![text(id), text(token)]),
         standing(id),
     ]
 }
 
 /// Puts a queued job whose runner died back into the queue. What the dead runner may have bought is
-/// charged at its estimate; the next run reserves anew.
+/// charged at its estimate; the next run reserves anew. Nothing changes where the account's credits
+/// of the day do not suffice for that.
 pub fn free_to_queue(job: &Job, detail: &str, now: Timestamp) -> Vec<Statement> {
     vec![
         statement(
@@ -425,7 +425,10 @@ const REQUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, det
 
 const FREE_TO_QUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
   credits_spent = credits_spent + credits_reserved, updated_at = ?5 \
-WHERE id = ?1 AND token = ?2 AND state IN ('running', 'unknown')";
+WHERE id = ?1 AND token = ?2 AND state IN ('running', 'unknown') \
+  AND NOT EXISTS (SELECT 1 FROM accounts a JOIN credit_days cd ON cd.account = a.account \
+    WHERE a.account = generations.account AND cd.day = generations.credit_day \
+      AND cd.spent + cd.reserved + generations.credits_reserved > a.daily_credits)";
 
 const LOAD: &str = "SELECT g.*, \
   EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
