@@ -442,6 +442,7 @@ FROM generations g WHERE g.id = ?1";
 
 const LOAD_BODY: &str = "SELECT body FROM request_bodies WHERE generation_id = ?1 ORDER BY part";
 
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 #[path = "settle_tests.rs"]
 mod tests;
