@@ -1,5 +1,5 @@
-// What one generation, one replay and one idle minute use of the quotas that docs/DEPLOY.md does its
-// arithmetic with. The figures there are bounds; this holds them, and prints what they really are.
+// What one generation, one replay and one idle minute use of the quotas that docs/DEPLOY.md does
+// its arithmetic with. Its figures are bounds; this holds them, and prints what they really are.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
