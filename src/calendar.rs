@@ -103,7 +103,14 @@ mod tests {
     #[test]
     fn only_dates_that_exist_are_read() {
         assert_eq!(parse_date("2026-02-28"), Some(at("2026-02-28T00:00:00Z")));
-        for wrong in ["2026-02-29", "2026-2-28", "20260228", "", "2026-02-28T", "２026-02-1"] {
+        for wrong in [
+            "2026-02-29",
+            "2026-2-28",
+            "20260228",
+            "",
+            "2026-02-28T",
+            "２026-02-1",
+        ] {
             assert_eq!(parse_date(wrong), None, "{wrong}");
         }
     }

@@ -189,7 +189,9 @@ impl Point<'_> {
             } => (
                 "kv",
                 vec!["kv"],
-                [reads, writes, read_errors, write_errors].map(count).to_vec(),
+                [reads, writes, read_errors, write_errors]
+                    .map(count)
+                    .to_vec(),
             ),
             Self::Backlog { oldest_ms, .. } => {
                 let mut doubles = self.backlog();
@@ -200,7 +202,11 @@ impl Point<'_> {
                 kind,
                 outcome,
                 events,
-            } => ("alert", vec!["alert", kind, outcome], vec![1, count(events)]),
+            } => (
+                "alert",
+                vec!["alert", kind, outcome],
+                vec![1, count(events)],
+            ),
         }
     }
 
@@ -232,7 +238,10 @@ impl<'a> Scope<'a> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts and milliseconds are far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and milliseconds are far below 2^53"
+)]
 fn number(value: i64) -> f64 {
     value as f64
 }
@@ -331,54 +340,205 @@ pub const SHAPES: &[Shape] = &[
 
 /// Every log event: its name, its members, and what it means.
 pub const EVENTS: &[(&str, &str, &str)] = &[
-    ("alert_given_up", "kind, attempts", "An alert could not be sent for 30 days."),
-    ("alerts_failed", "error", "The database refused to lease or settle alerts; the next tick does it."),
-    ("alert_retried", "kinds, status, error, pauseMs", "The channel did not take a message; it is sent again."),
-    ("alerts_sent", "sent, kinds", "Messages were sent to people."),
-    ("circuit_not_recorded", "error", "A publisher's failures could not be remembered; the next drain counts anew."),
-    ("commit_refused", "generationId, requestId, error", "The database refused a purchase; it is tried elsewhere and again."),
-    ("delivery_attempt", "deliveryId, generationId, publisher, tally, code, latencyMs", "A delivery was tried."),
-    ("digest_failed", "error", "The digest could not be made or marked; the next tick does it."),
+    (
+        "alert_given_up",
+        "kind, attempts",
+        "An alert could not be sent for 30 days.",
+    ),
+    (
+        "alerts_failed",
+        "error",
+        "The database refused to lease or settle alerts; the next tick does it.",
+    ),
+    (
+        "alert_retried",
+        "kinds, status, error, pauseMs",
+        "The channel did not take a message; it is sent again.",
+    ),
+    (
+        "alerts_sent",
+        "sent, kinds",
+        "Messages were sent to people.",
+    ),
+    (
+        "circuit_not_recorded",
+        "error",
+        "A publisher's failures could not be remembered; the next drain counts anew.",
+    ),
+    (
+        "commit_refused",
+        "generationId, requestId, error",
+        "The database refused a purchase; it is tried elsewhere and again.",
+    ),
+    (
+        "delivery_attempt",
+        "deliveryId, generationId, publisher, tally, code, latencyMs",
+        "A delivery was tried.",
+    ),
+    (
+        "digest_failed",
+        "error",
+        "The digest could not be made or marked; the next tick does it.",
+    ),
     ("digest_made", "day", "The day's digest was made."),
-    ("drain_failed", "generationId, error", "A drain stopped at a fault of the database; the next one goes on."),
-    ("evidence_brought_in", "generationId, requestId, own", "An output from the fallback store came into the database."),
-    ("evidence_not_brought_in", "error", "It did not; the next tick tries again."),
-    ("evidence_unreadable", "error", "A fallback store could not be listed."),
-    ("failure_not_recorded", "generationId, error", "A definite failure could not be stored; its evidence was kept."),
-    ("foreign_environment", "verdict, why", "A store belongs to another environment; nothing is done."),
-    ("forgotten_run_started", "generationId", "A claim whose claimant died was started by the cron trigger."),
-    ("generation_settled", "generationId, requestId, account, site, pipeline, model, state, reason, durationMs", "A run ended."),
-    ("generation_unknown", "generationId, requestId, freed, recorded", "The outcome of a run is not known."),
-    ("kv_read_failed", "requestId, error", "KV could not be read; the request goes by `KV_FAILURE_POLICY`."),
-    ("kv_write_failed", "error", "A mark was not written; a replay costs a look at the database."),
-    ("lease_not_returned", "error", "Leased deliveries could not be given back; their lease ends by itself."),
-    ("message_dead", "generationId", "A queue message was dead-lettered; its generation failed visibly."),
-    ("message_retried", "generationId, error", "A queue message comes again after a fault of the database."),
-    ("message_unreadable", "queue", "A queue message was not ours; it was dropped."),
-    ("misconfigured", "name, faults", "The configuration is faulty; nothing is done."),
-    ("purge_failed", "error", "The purge stopped; the next one goes on."),
-    ("queue_refused", "generationId, error", "The queue did not take a message."),
-    ("reconcile_failed", "generationId, error", "An overdue generation could not be settled; the next tick tries again."),
-    ("regenerated", "generationId, actor", "A person had a generation run again."),
-    ("request_refused", "requestId, method, code, status, generationId", "A request was answered with an error."),
-    ("runner_unreachable", "generationId, error", "A runner could not be reached; it may have started."),
-    ("stale_check_failed", "error", "Stale deliveries could not be looked for; the next tick does it."),
-    ("stats_kept", "error", "Counts could not be added; they are added with the next ones."),
-    ("store_failed", "error", "The database could not be reached; the request was refused."),
-    ("superseded", "generationId, evidenceId, state, kept", "A runner finished after a successor had taken over; its output is kept."),
-    ("tick", "evidence, settled, drained, stale, purged, notified, budgetLeft", "A firing of the cron trigger, and what it did."),
+    (
+        "drain_failed",
+        "generationId, error",
+        "A drain stopped at a fault of the database; the next one goes on.",
+    ),
+    (
+        "evidence_brought_in",
+        "generationId, requestId, own",
+        "An output from the fallback store came into the database.",
+    ),
+    (
+        "evidence_not_brought_in",
+        "error",
+        "It did not; the next tick tries again.",
+    ),
+    (
+        "evidence_unreadable",
+        "error",
+        "A fallback store could not be listed.",
+    ),
+    (
+        "failure_not_recorded",
+        "generationId, error",
+        "A definite failure could not be stored; its evidence was kept.",
+    ),
+    (
+        "foreign_environment",
+        "verdict, why",
+        "A store belongs to another environment; nothing is done.",
+    ),
+    (
+        "forgotten_run_started",
+        "generationId",
+        "A claim whose claimant died was started by the cron trigger.",
+    ),
+    (
+        "generation_settled",
+        "generationId, requestId, account, site, pipeline, model, state, reason, durationMs",
+        "A run ended.",
+    ),
+    (
+        "generation_unknown",
+        "generationId, requestId, freed, recorded",
+        "The outcome of a run is not known.",
+    ),
+    (
+        "kv_read_failed",
+        "requestId, error",
+        "KV could not be read; the request goes by `KV_FAILURE_POLICY`.",
+    ),
+    (
+        "kv_write_failed",
+        "error",
+        "A mark was not written; a replay costs a look at the database.",
+    ),
+    (
+        "lease_not_returned",
+        "error",
+        "Leased deliveries could not be given back; their lease ends by itself.",
+    ),
+    (
+        "message_dead",
+        "generationId",
+        "A queue message was dead-lettered; its generation failed visibly.",
+    ),
+    (
+        "message_retried",
+        "generationId, error",
+        "A queue message comes again after a fault of the database.",
+    ),
+    (
+        "message_unreadable",
+        "queue",
+        "A queue message was not ours; it was dropped.",
+    ),
+    (
+        "misconfigured",
+        "name, faults",
+        "The configuration is faulty; nothing is done.",
+    ),
+    (
+        "purge_failed",
+        "error",
+        "The purge stopped; the next one goes on.",
+    ),
+    (
+        "queue_refused",
+        "generationId, error",
+        "The queue did not take a message.",
+    ),
+    (
+        "reconcile_failed",
+        "generationId, error",
+        "An overdue generation could not be settled; the next tick tries again.",
+    ),
+    (
+        "regenerated",
+        "generationId, actor",
+        "A person had a generation run again.",
+    ),
+    (
+        "request_refused",
+        "requestId, method, code, status, generationId",
+        "A request was answered with an error.",
+    ),
+    (
+        "runner_unreachable",
+        "generationId, error",
+        "A runner could not be reached; it may have started.",
+    ),
+    (
+        "stale_check_failed",
+        "error",
+        "Stale deliveries could not be looked for; the next tick does it.",
+    ),
+    (
+        "stats_kept",
+        "error",
+        "Counts could not be added; they are added with the next ones.",
+    ),
+    (
+        "store_failed",
+        "error",
+        "The database could not be reached; the request was refused.",
+    ),
+    (
+        "superseded",
+        "generationId, evidenceId, state, kept",
+        "A runner finished after a successor had taken over; its output is kept.",
+    ),
+    (
+        "tick",
+        "evidence, settled, drained, stale, purged, notified, budgetLeft",
+        "A firing of the cron trigger, and what it did.",
+    ),
     ("tick_failed", "error", "A tick could not be recorded."),
-    ("tick_repeated", "scheduledAt", "The cron trigger fired twice for one minute; the second did nothing."),
-    ("unknown_not_recorded", "generationId, error", "An unknown outcome could not be stored; it is found when its lease ends."),
+    (
+        "tick_repeated",
+        "scheduledAt",
+        "The cron trigger fired twice for one minute; the second did nothing.",
+    ),
+    (
+        "unknown_not_recorded",
+        "generationId, error",
+        "An unknown outcome could not be stored; it is found when its lease ends.",
+    ),
 ];
 
 /// The data points as a Markdown table, for `docs/METRICS.md`.
 pub fn points_markdown() -> String {
-    let mut page = String::from("| event (`blob1`) | written when | index | blobs from `blob2` on | doubles |\n|---|---|---|---|---|\n");
+    let mut page = String::from(
+        "| event (`blob1`) | written when | index | blobs from `blob2` on | doubles |\n|---|---|---|---|---|\n",
+    );
     for shape in SHAPES {
         let list = |prefix: &str, from: usize, names: &[&str]| -> String {
             let named = names.iter().enumerate();
-            let named = named.map(|(at, name)| format!("`{prefix}{}` {name}", at.saturating_add(from)));
+            let named =
+                named.map(|(at, name)| format!("`{prefix}{}` {name}", at.saturating_add(from)));
             named.collect::<Vec<_>>().join("<br>")
         };
         let blobs = list("blob", 2, shape.blobs);
@@ -396,7 +556,10 @@ pub fn events_markdown() -> String {
     let rows = EVENTS
         .iter()
         .map(|(name, members, meaning)| format!("| `{name}` | {members} | {meaning} |\n"));
-    format!("| event | members | meaning |\n|---|---|---|\n{}", rows.collect::<String>())
+    format!(
+        "| event | members | meaning |\n|---|---|---|\n{}",
+        rows.collect::<String>()
+    )
 }
 
 #[cfg(test)]
@@ -404,16 +567,55 @@ mod tests {
     use super::*;
 
     fn samples() -> Vec<Point<'static>> {
-        let scope = Scope { account: "a", site: "s", pipeline: "p", model: "m" };
+        let scope = Scope {
+            account: "a",
+            site: "s",
+            pipeline: "p",
+            model: "m",
+        };
         vec![
-            Point::Generation { scope, state: "held", reason: "gate", surface: Surface::Api,
-                took_ms: 5, cost_micro: 7 },
-            Point::Duplicate { scope, cause: Cause::Overlap, saved_micro: 1, age_ms: 2 },
-            Point::Delivery { scope, publisher: "r", tally: "dead", code: "x", took_ms: 3 },
-            Point::KeyValue { reads: 1, writes: 2, read_errors: 3, write_errors: 4 },
-            Point::Backlog { pending: 1, stale: 2, dead: 3, outcome_unknown: 4, held: 5,
-                unknown: 6, queued: 7, oldest_ms: 8 },
-            Point::Alert { kind: "dead", outcome: "sent", events: 3 },
+            Point::Generation {
+                scope,
+                state: "held",
+                reason: "gate",
+                surface: Surface::Api,
+                took_ms: 5,
+                cost_micro: 7,
+            },
+            Point::Duplicate {
+                scope,
+                cause: Cause::Overlap,
+                saved_micro: 1,
+                age_ms: 2,
+            },
+            Point::Delivery {
+                scope,
+                publisher: "r",
+                tally: "dead",
+                code: "x",
+                took_ms: 3,
+            },
+            Point::KeyValue {
+                reads: 1,
+                writes: 2,
+                read_errors: 3,
+                write_errors: 4,
+            },
+            Point::Backlog {
+                pending: 1,
+                stale: 2,
+                dead: 3,
+                outcome_unknown: 4,
+                held: 5,
+                unknown: 6,
+                queued: 7,
+                oldest_ms: 8,
+            },
+            Point::Alert {
+                kind: "dead",
+                outcome: "sent",
+                events: 3,
+            },
         ]
     }
 

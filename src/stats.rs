@@ -153,12 +153,7 @@ impl App {
     }
 
     /// Writes a value into KV; counted.
-    pub async fn kv_put(
-        &self,
-        key: &str,
-        value: String,
-        ttl: Option<Span>,
-    ) -> Result<(), KvError> {
+    pub async fn kv_put(&self, key: &str, value: String, ttl: Option<Span>) -> Result<(), KvError> {
         let put = self.kv.put(key, value, ttl).await;
         self.count_kv("kv_write", "kv_write_error", put.is_err());
         put
@@ -225,7 +220,10 @@ impl App {
             );
             // Of too many the oldest are given up.
             let surplus = batches.len().saturating_sub(KEPT_MAX);
-            self.stats.borrow_mut().kept.extend(batches.drain(surplus..));
+            self.stats
+                .borrow_mut()
+                .kept
+                .extend(batches.drain(surplus..));
         }
     }
 }

@@ -15,11 +15,7 @@ use crate::store::accounts::{self, Account};
 use crate::store::row::first;
 
 /// The caller's account; the administrator names one.
-pub async fn get(
-    app: &App,
-    principal: &Principal,
-    request: &Request,
-) -> Result<Response, Problem> {
+pub async fn get(app: &App, principal: &Principal, request: &Request) -> Result<Response, Problem> {
     let parameters = parameters(&request.query, &["account"])?;
     let Some(name) = account_of(principal, &parameters)? else {
         return Err(Problem::invalid(vec![Fault::new(
@@ -58,7 +54,9 @@ async fn document(app: &App, name: &str) -> Result<Option<Value>, DbError> {
 
 fn shown(app: &App, account: &Account, spent: i64, reserved: i64) -> Value {
     let used = spent.saturating_add(reserved);
-    let left = account.daily_credits.map(|limit| limit.saturating_sub(used).max(0));
+    let left = account
+        .daily_credits
+        .map(|limit| limit.saturating_sub(used).max(0));
     let resets_at = calendar::next_day(&*app.zones, &account.timezone, app.now());
     json!({
         "account": account.account,

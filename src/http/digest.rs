@@ -15,11 +15,7 @@ use crate::store::row::first;
 
 /// The digest of the service as it was made; for one account, the same day's figures of its own
 /// and what is stuck of it now.
-pub async fn get(
-    app: &App,
-    principal: &Principal,
-    request: &Request,
-) -> Result<Response, Problem> {
+pub async fn get(app: &App, principal: &Principal, request: &Request) -> Result<Response, Problem> {
     let parameters = parameters(&request.query, &["account"])?;
     let account = account_of(principal, &parameters)?;
     let document = latest(app, account.as_deref())

@@ -192,7 +192,9 @@ async fn api_call(
         ("GET", ["account"]) => account::get(app, &principal, request).await,
         ("GET", ["digest"]) => digest::get(app, &principal, request).await,
         (_, ["generations"]) => Err(not_allowed("GET, POST")),
-        (_, ["generations", _] | ["outbox" | "usage" | "account" | "digest"]) => Err(not_allowed("GET")),
+        (_, ["generations", _] | ["outbox" | "usage" | "account" | "digest"]) => {
+            Err(not_allowed("GET"))
+        }
         (_, ["generations", _, "resolve"] | ["outbox", _, "requeue" | "cancel"]) => {
             Err(not_allowed("POST"))
         }

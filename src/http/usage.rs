@@ -29,11 +29,7 @@ struct Query {
 }
 
 /// The report of the caller's account; of one account, or of all, for the administrator.
-pub async fn get(
-    app: &App,
-    principal: &Principal,
-    request: &Request,
-) -> Result<Response, Problem> {
+pub async fn get(app: &App, principal: &Principal, request: &Request) -> Result<Response, Problem> {
     let known = ["from", "to", "group_by", "account"];
     let parameters = parameters(&request.query, &known)?;
     let account = account_of(principal, &parameters)?;
@@ -113,11 +109,7 @@ fn groups(text: Option<&str>, faults: &mut Vec<Fault>) -> Vec<&'static str> {
 }
 
 /// The report; `None` where it has too many groups.
-async fn report(
-    app: &App,
-    account: Option<&str>,
-    query: &Query,
-) -> Result<Option<Value>, DbError> {
+async fn report(app: &App, account: Option<&str>, query: &Query) -> Result<Option<Value>, DbError> {
     let by = |group: &str| query.groups.contains(&group);
     let grouping = Grouping {
         site: by("site"),
@@ -176,7 +168,10 @@ fn sums(row: Row<'_>) -> Result<Map<String, Value>, DbError> {
     ] {
         sums.insert(name.to_owned(), row.integer(column)?.into());
     }
-    for (name, column) in [("costMicroUsd", "cost_nano"), ("savedMicroUsd", "saved_nano")] {
+    for (name, column) in [
+        ("costMicroUsd", "cost_nano"),
+        ("savedMicroUsd", "saved_nano"),
+    ] {
         sums.insert(name.to_owned(), credits(row.integer(column)?).into());
     }
     Ok(sums)
@@ -213,8 +208,14 @@ mod tests {
     fn days_are_included_on_both_sides_and_bounded() {
         assert!(asked(&[("from", "2026-11-30"), ("to", "2026-11-30")]).is_ok());
         assert!(asked(&[("from", "2025-11-30")]).is_ok());
-        assert_eq!(asked(&[("from", "2025-11-29")]), Err(vec!["/from".to_owned()]));
-        assert_eq!(asked(&[("from", "2026-12-01")]), Err(vec!["/from".to_owned()]));
+        assert_eq!(
+            asked(&[("from", "2025-11-29")]),
+            Err(vec!["/from".to_owned()])
+        );
+        assert_eq!(
+            asked(&[("from", "2026-12-01")]),
+            Err(vec!["/from".to_owned()])
+        );
         assert_eq!(asked(&[("to", "2026-02-30")]), Err(vec!["/to".to_owned()]));
     }
 

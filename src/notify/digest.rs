@@ -198,7 +198,7 @@ pub fn text(figures: &Figures, config: &Config) -> String {
             "Dead {}, outcome unknown {}, held {}, unknown {}",
             figures.dead, figures.outcome_unknown, figures.held, figures.unknown
         ),
-        format!("Money at risk: {}", money(figures.at_risk.micro_usd())),
+        format!("Money at risk: {}", money(figures.at_risk.micro_usd)),
     ];
     if let Some(queued) = figures.queued {
         lines.push(format!("In the queue: {}", count(queued)));
@@ -248,7 +248,11 @@ fn site_lines(figures: &Figures, config: &Config) -> Vec<String> {
         }
     };
     let shown = figures.sites.get(..SITES_SHOWN).unwrap_or(&figures.sites);
-    let width = shown.iter().map(|s| name(s).chars().count()).max().unwrap_or(0);
+    let width = shown
+        .iter()
+        .map(|s| name(s).chars().count())
+        .max()
+        .unwrap_or(0);
     let mut lines: Vec<String> = shown
         .iter()
         .map(|site| {
@@ -269,3 +273,7 @@ pub const COST: u32 = 8;
 const SITES_MAX: usize = 200;
 /// …and shown.
 const SITES_SHOWN: usize = 12;
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+#[path = "digest_tests.rs"]
+mod tests;

@@ -17,7 +17,11 @@ pub fn show(currency: &Currency, micro_usd: i64) -> String {
     let micros = i128::from(micro_usd).saturating_mul(i128::from(currency.micros_per_usd));
     let whole_only = WITHOUT_CENTS.contains(&currency.code.as_str());
     // The smallest unit that is shown, in millionths of a millionth.
-    let unit: i128 = if whole_only { 1_000_000_000_000 } else { 10_000_000_000 };
+    let unit: i128 = if whole_only {
+        1_000_000_000_000
+    } else {
+        10_000_000_000
+    };
     let units = micros.saturating_add(unit / 2).div_euclid(unit);
     let sign = |amount: String| {
         if currency.code == "USD" {

@@ -35,10 +35,12 @@ impl Notified {
 
 /// One tick's share of telling: the gauge, the morning's digest, then what is due to be sent.
 pub async fn tick(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Notified {
-    let made = morning(app, budget, scheduled_at).await.unwrap_or_else(|error| {
-        app.log("digest_failed", json!({"error": error.to_string()}));
-        false
-    });
+    let made = morning(app, budget, scheduled_at)
+        .await
+        .unwrap_or_else(|error| {
+            app.log("digest_failed", json!({"error": error.to_string()}));
+            false
+        });
     if made || !budget.take(COST_OF_LEASE) {
         // Making the digest was this tick's share; it is sent with the next.
         return Notified::default();
@@ -104,10 +106,7 @@ async fn send(app: &App, budget: &Budget) -> Result<Notified, DbError> {
         MARKED_MAX
     };
     let results = app
-        .run(vec![
-            digests::lease(now),
-            alerts::lease(&token, limit, now),
-        ])
+        .run(vec![digests::lease(now), alerts::lease(&token, limit, now)])
         .await?;
     let digest = first(&results, 0)?.map(StoredDigest::read).transpose()?;
     let mut bundles = rows(&results, 1)?
@@ -121,7 +120,9 @@ async fn send(app: &App, budget: &Budget) -> Result<Notified, DbError> {
     let mut round = Round::new(app, token);
     match channel {
         Some(channel) => {
-            round.tell_all(&*channel, digest.as_ref(), &bundles, budget).await;
+            round
+                .tell_all(&*channel, digest.as_ref(), &bundles, budget)
+                .await;
         }
         None => round.mark(digest.as_ref(), &bundles),
     }
@@ -308,3 +309,7 @@ const MARKED_MAX: usize = 100;
 const GAUGE_MAX: usize = 1_000;
 const PAUSE: Span = Span::from_minutes(1);
 const PAUSE_MAX: Span = Span::from_minutes(15);
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+#[path = "send_tests.rs"]
+mod tests;

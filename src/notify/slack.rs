@@ -155,10 +155,18 @@ fn words(bundle: &Bundle, config: &Config) -> Words {
     let detail = bundle.detail.clone().unwrap_or_default();
     let Some(kind) = Kind::parse(&bundle.kind) else {
         // A kind of a newer version, after a roll-back: said as it is.
-        return told(format!("Alert: {}", bundle.kind), vec![("Detail", detail)], DEFAULT_REMEDY);
+        return told(
+            format!("Alert: {}", bundle.kind),
+            vec![("Detail", detail)],
+            DEFAULT_REMEDY,
+        );
     };
     let many = |one: &str, more: &str| -> String {
-        if n == 1 { format!("1 {one}") } else { format!("{n} {more}") }
+        if n == 1 {
+            format!("1 {one}")
+        } else {
+            format!("{n} {more}")
+        }
     };
     match kind {
         Kind::Duplicate => told(
@@ -214,7 +222,10 @@ fn words(bundle: &Bundle, config: &Config) -> Words {
              `KV_FAILURE_POLICY = \"arbiter\"` answer while KV can't be read.",
         ),
         Kind::DeadMessage => told(
-            format!("{} given up", many("queue message was", "queue messages were")),
+            format!(
+                "{} given up",
+                many("queue message was", "queue messages were")
+            ),
             vec![("Newest reason", detail)],
             "Its generation has failed and its key is free: repair the cause, then send the \
              request again.",
@@ -240,8 +251,12 @@ impl Words {
 }
 
 fn age(bundle: &Bundle) -> Vec<(&'static str, String)> {
-    let age = bundle.original_at.map(|at| span(bundle.newest_at.since(at)));
-    age.map(|age| ("Age of the original", age)).into_iter().collect()
+    let age = bundle
+        .original_at
+        .map(|at| span(bundle.newest_at.since(at)));
+    age.map(|age| ("Age of the original", age))
+        .into_iter()
+        .collect()
 }
 
 /// The account's figures at the moment of the warning.
@@ -250,7 +265,10 @@ fn credits(detail: &str, config: &Config) -> Vec<(&'static str, String)> {
         return Vec::new();
     };
     let amount = |name: &str| {
-        let value = figures.get(name).and_then(Value::as_i64).unwrap_or_default();
+        let value = figures
+            .get(name)
+            .and_then(Value::as_i64)
+            .unwrap_or_default();
         show(&config.currency, value)
     };
     let day = figures.get("day").and_then(Value::as_str);
@@ -266,7 +284,12 @@ fn key_value(detail: &str) -> Vec<(&'static str, String)> {
     let Ok(figures) = serde_json::from_str::<Value>(detail) else {
         return Vec::new();
     };
-    let of = |name: &str| figures.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let of = |name: &str| {
+        figures
+            .get(name)
+            .and_then(Value::as_u64)
+            .unwrap_or_default()
+    };
     let (errors, operations) = (of("errors"), of("operations"));
     let share = crate::store::figures::share(errors, operations).unwrap_or_default();
     vec![
@@ -339,3 +362,7 @@ const FIELDS_MAX: usize = 10;
 const TEXT_MAX: usize = 2_500;
 /// Slack answers with a word.
 const ANSWER_MAX_BYTES: usize = 1_024;
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+#[path = "slack_tests.rs"]
+mod tests;

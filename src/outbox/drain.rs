@@ -361,7 +361,8 @@ impl<'a> Pass<'a> {
             .and_then(|results| Ok(first(&results, 0)?.is_some()))
         {
             Ok(own) => {
-                if own && tally == Tally::Published
+                if own
+                    && tally == Tally::Published
                     && let Some(generation) = generation
                 {
                     self.app.count_published(generation);

@@ -54,7 +54,10 @@ pub fn flush(counts: &Counts, token: &str, now: Timestamp) -> Vec<Statement> {
     let scoped = Value::Array(scoped).to_string();
     let until = now.plus(super::alerts::BUNDLE);
     vec![
-        statement(NAMED, vec![text(token), text(Value::Array(named).to_string())]),
+        statement(
+            NAMED,
+            vec![text(token), text(Value::Array(named).to_string())],
+        ),
         statement(SCOPED, vec![text(token), text(scoped.clone())]),
         statement(
             DUPLICATES,

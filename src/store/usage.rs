@@ -27,7 +27,13 @@ pub fn report(
     let days = vec![text(range.0), text(range.1)];
     let mut groups = days.clone();
     groups.extend(
-        [grouping.site, grouping.pipeline, grouping.model, grouping.day].map(integer),
+        [
+            grouping.site,
+            grouping.pipeline,
+            grouping.model,
+            grouping.day,
+        ]
+        .map(integer),
     );
     groups.push(integer(
         grouping.site || grouping.pipeline || grouping.model || grouping.day,

@@ -76,7 +76,7 @@ fn a_job_whose_gemini_call_was_cut_is_run_again_where_the_policy_allows_it() {
         let world = Setup { durable, ..Setup::default() }.build();
         world.gemini.then(&[Act::CutMiddle]);
         accepted(&world, &Call::of("article 1"));
-        world.pass_minutes(90);
+        world.pass_minutes(25);
         let done = world.ask(&world.isolate(1), &Call::of("article 1").to(&[("hook", "in")]));
         assert_eq!(done.status, 200, "{} {}", done.body, world.story());
         assert_eq!(world.gemini.billed(), 2);

@@ -12,7 +12,9 @@ use super::world::World;
 pub fn purchase_is_allowed(world: &World, prompt: &str) {
     let earlier: Vec<Entry> = {
         let ledger = world.gemini.ledger.borrow();
-        let same = ledger.iter().filter(|entry| entry.prompt == prompt && entry.act.bills());
+        let same = ledger
+            .iter()
+            .filter(|entry| entry.prompt == prompt && entry.act.bills());
         same.cloned().collect()
     };
     for entry in earlier {
@@ -23,7 +25,12 @@ pub fn purchase_is_allowed(world: &World, prompt: &str) {
 }
 
 fn again_is_allowed(world: &World, prompt: &str, entry: &Entry) -> Result<(), String> {
-    if world.allowed.borrow().iter().any(|allowed| allowed == prompt) {
+    if world
+        .allowed
+        .borrow()
+        .iter()
+        .any(|allowed| allowed == prompt)
+    {
         return Ok(());
     }
     if let Some(state) = state_of_text(world, &entry.text) {
@@ -75,8 +82,16 @@ fn state_of_text(world: &World, text: &str) -> Option<(String, bool, i64, i64, b
         SqlValue::Integer(value) => *value,
         other => panic!("{other:?}"),
     };
-    let SqlValue::Text(state) = &row[0].1 else { panic!("a state is a text") };
-    Some((state.clone(), number(1) != 0, number(2), number(3), number(4) != 0))
+    let SqlValue::Text(state) = &row[0].1 else {
+        panic!("a state is a text")
+    };
+    Some((
+        state.clone(),
+        number(1) != 0,
+        number(2),
+        number(3),
+        number(4) != 0,
+    ))
 }
 
 fn after_commit(
@@ -269,7 +284,10 @@ fn destinations_agree(world: &World) {
         if !receipt.signed {
             world.violate(format!("a webhook is not signed: {receipt:?}"));
         }
-        bodies.entry(receipt.id.clone()).or_default().insert(receipt.body.clone());
+        bodies
+            .entry(receipt.id.clone())
+            .or_default()
+            .insert(receipt.body.clone());
     }
     for (id, bodies) in &bodies {
         if bodies.len() > 1 {
@@ -284,15 +302,26 @@ fn destinations_agree(world: &World) {
             world.violate(format!("{id} is said to be published and never arrived"));
         }
     }
-    for id in world.db.texts("SELECT id FROM deliveries WHERE publisher = 'once'") {
+    for id in world
+        .db
+        .texts("SELECT id FROM deliveries WHERE publisher = 'once'")
+    {
         if effects.get(&id).copied().unwrap_or_default() > 1 {
-            world.violate(format!("{id} arrived more than once at an at_most_once receiver"));
+            world.violate(format!(
+                "{id} arrived more than once at an at_most_once receiver"
+            ));
         }
     }
-    for target in world.db.texts(
-        "SELECT target FROM deliveries WHERE status = 'published' AND publisher = 'archive'",
-    ) {
-        if !world.r2.objects.borrow().contains_key(&format!("articles/{target}")) {
+    for target in world
+        .db
+        .texts("SELECT target FROM deliveries WHERE status = 'published' AND publisher = 'archive'")
+    {
+        if !world
+            .r2
+            .objects
+            .borrow()
+            .contains_key(&format!("articles/{target}"))
+        {
             world.violate(format!("{target} is said to be published and is not there"));
         }
     }
@@ -310,7 +339,13 @@ fn destinations_agree(world: &World) {
 
 /// No log line holds a prompt, an output or a secret.
 fn nothing_is_told(world: &World) {
-    let secrets = ["of Gemini", "gemini-secret", "opk_", "admin-secret", "whsec_"];
+    let secrets = [
+        "of Gemini",
+        "gemini-secret",
+        "opk_",
+        "admin-secret",
+        "whsec_",
+    ];
     for line in world.logs.borrow().iter() {
         if secrets.iter().any(|secret| line.contains(secret)) {
             world.violate(format!("a log line tells too much: {line}"));

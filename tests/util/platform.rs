@@ -10,7 +10,7 @@ use oncepress::cron::tick;
 use oncepress::idempotency::actor::{Actor, ActorStorage};
 use oncepress::idempotency::queue::{Disposition, work};
 use oncepress::ports::Task;
-use oncepress::time::Timestamp;
+use oncepress::time::{Span, Timestamp};
 
 use super::exec::{Handle, PLATFORM};
 use super::fate::{Fate, Kind};
@@ -46,7 +46,11 @@ impl Actors {
     /// An incarnation died with its isolate.
     pub fn forget(&self, home: u64) {
         for host in self.0.borrow().values() {
-            let dead = host.live.borrow().as_ref().is_some_and(|live| live.0 == home);
+            let dead = host
+                .live
+                .borrow()
+                .as_ref()
+                .is_some_and(|live| live.0 == home);
             if dead {
                 host.live.borrow_mut().take();
             }
@@ -71,7 +75,9 @@ impl Actors {
     /// What is durable of every object.
     pub fn records(&self) -> Vec<(String, Option<String>)> {
         let all = self.0.borrow();
-        all.iter().map(|(name, host)| (name.clone(), host.record.borrow().clone())).collect()
+        all.iter()
+            .map(|(name, host)| (name.clone(), host.record.borrow().clone()))
+            .collect()
     }
 }
 
@@ -110,9 +116,11 @@ impl ActorStorage for Storage {
         }))
     }
 
-    fn wake(&self) -> Task<'_, Result<(), String>> {
+    fn wake(&self, after: Span) -> Task<'_, Result<(), String>> {
+        let label = format!("set alarm in {} s", after.millis() / 1_000);
         Box::pin(async move {
-            self.call("set alarm", |_| self.world.set_alarm(&self.name, 0)).await
+            let set = |_: &Host| self.world.set_alarm(&self.name, after.millis());
+            self.call(&label, set).await
         })
     }
 }
@@ -191,7 +199,13 @@ impl World {
 
     /// Ends an object's incarnation: deployed, evicted or crashed.
     pub fn evict(&self, name: &str) {
-        let live = self.actors.host(name).live.borrow().as_ref().map(|live| live.0);
+        let live = self
+            .actors
+            .host(name)
+            .live
+            .borrow()
+            .as_ref()
+            .map(|live| live.0);
         if let Some(home) = live {
             self.kill(home);
         }
@@ -266,7 +280,9 @@ impl World {
     pub fn deliver(&self, isolate: &Isolate, queue: &str, body: &str) -> Handle<Disposition> {
         let app = isolate.app.borrow().clone().unwrap();
         let (queue, body) = (queue.to_owned(), body.to_owned());
-        self.exec.spawn(isolate.home, "consumer", async move { work(&app, &queue, &body).await })
+        self.exec.spawn(isolate.home, "consumer", async move {
+            work(&app, &queue, &body).await
+        })
     }
 
     /// One firing of the cron trigger, in an isolate of its own.

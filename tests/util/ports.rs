@@ -102,7 +102,11 @@ impl Database for Port {
                     watch(&self.world);
                 }
             }
-            let seen = if fate == Fate::Fine { format!("{result:?}") } else { String::new() };
+            let seen = if fate == Fate::Fine {
+                format!("{result:?}")
+            } else {
+                String::new()
+            };
             self.after(fate, &seen).await;
             match result {
                 Some(result) if fate == Fate::Fine => result,
@@ -133,8 +137,14 @@ impl KeyValue for Port {
         ttl: Option<Span>,
     ) -> Task<'a, Result<(), KvError>> {
         Box::pin(async move {
-            let what = value.split([' ', '\n']).next().unwrap_or_default().to_owned();
-            let fate = self.gate(Kind::KvPut, &format!("put {} {what}", short(key))).await;
+            let what = value
+                .split([' ', '\n'])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let fate = self
+                .gate(Kind::KvPut, &format!("put {} {what}", short(key)))
+                .await;
             let down = self.world.kv.down.get() || self.world.kv.writes_down.get();
             let mut result = Ok(());
             if fate.acts() && !down {
@@ -152,7 +162,9 @@ impl KeyValue for Port {
 
     fn delete<'a>(&'a self, key: &'a str) -> Task<'a, Result<(), KvError>> {
         Box::pin(async move {
-            let fate = self.gate(Kind::KvOther, &format!("delete {}", short(key))).await;
+            let fate = self
+                .gate(Kind::KvOther, &format!("delete {}", short(key)))
+                .await;
             let down = self.world.kv.down.get() || self.world.kv.writes_down.get();
             if fate.acts() && !down {
                 let (place, now) = (self.isolate.location, self.now_ms());
@@ -222,14 +234,16 @@ impl Objects for Port {
         key: &'a str,
         object: Object,
     ) -> Task<'a, Result<PutNew, ObjectError>> {
-        Box::pin(self.object(format!("put_new {}", short(key)), move |world| {
-            let mut objects = world.r2.objects.borrow_mut();
-            if objects.contains_key(key) {
-                return PutNew::Exists;
-            }
-            objects.insert(key.to_owned(), object);
-            PutNew::Created
-        }))
+        Box::pin(
+            self.object(format!("put_new {}", short(key)), move |world| {
+                let mut objects = world.r2.objects.borrow_mut();
+                if objects.contains_key(key) {
+                    return PutNew::Exists;
+                }
+                objects.insert(key.to_owned(), object);
+                PutNew::Created
+            }),
+        )
     }
 
     fn put<'a>(&'a self, key: &'a str, object: Object) -> Task<'a, Result<(), ObjectError>> {
@@ -268,7 +282,9 @@ impl Outbound for Port {
 impl Port {
     async fn ask_gemini(&self, request: HttpRequest) -> Result<HttpAnswer, HttpError> {
         let prompt = prompt_of(&request.body);
-        let fate = self.gate(Kind::Gemini, &format!("generate {prompt:?}")).await;
+        let fate = self
+            .gate(Kind::Gemini, &format!("generate {prompt:?}"))
+            .await;
         if !fate.acts() {
             return Err(HttpError::Lost("reset by peer".to_owned()));
         }
@@ -280,7 +296,11 @@ impl Port {
             return Err(HttpError::Lost("reset by peer".to_owned()));
         }
         let timeout = request.timeout.millis();
-        let wait = if act == Act::Hang { timeout } else { self.world.gemini.latency_ms.get() };
+        let wait = if act == Act::Hang {
+            timeout
+        } else {
+            self.world.gemini.latency_ms.get()
+        };
         self.world.exec.sleep(wait.min(timeout)).await;
         if act == Act::Hang || wait >= timeout {
             return Err(HttpError::TimedOut);
@@ -339,7 +359,9 @@ impl Port {
             found.map(|(_, value)| value.clone()).unwrap_or_default()
         };
         let id = header("webhook-id");
-        let fate = self.gate(Kind::Hook, &format!("{host} {}", short(&id))).await;
+        let fate = self
+            .gate(Kind::Hook, &format!("{host} {}", short(&id)))
+            .await;
         if !fate.acts() {
             return Err(HttpError::Lost("reset by peer".to_owned()));
         }
@@ -476,7 +498,9 @@ impl Runner for Port {
     ) -> Task<'_, Result<Option<Settlement>, RunnerError>> {
         Box::pin(async move {
             let name = job.generation_id.clone();
-            let fate = self.gate(Kind::Runner, &format!("start {}", short(&name))).await;
+            let fate = self
+                .gate(Kind::Runner, &format!("start {}", short(&name)))
+                .await;
             let reply = fate.acts().then(|| {
                 self.world.call_actor(&name, move |actor, app| {
                     Box::pin(async move { actor.start(&app, job, body, wait).await })
@@ -529,7 +553,11 @@ impl Port {
 fn short(key: &str) -> String {
     let cut = |part: &str| {
         let long = part.len() > 16 && part.bytes().filter(u8::is_ascii_hexdigit).count() > 14;
-        if long { part.chars().take(10).collect() } else { part.to_owned() }
+        if long {
+            part.chars().take(10).collect()
+        } else {
+            part.to_owned()
+        }
     };
     key.split(':').map(cut).collect::<Vec<String>>().join(":")
 }

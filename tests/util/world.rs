@@ -262,15 +262,22 @@ impl World {
         });
         in_r2
             || self.db.integers(&found)[0] > 0
-            || self.kv.values(self.exec.now_ms()).iter().any(|(name, value)| {
-                name.starts_with("_oncepress/") && value.contains(text)
-            })
+            || self
+                .kv
+                .values(self.exec.now_ms())
+                .iter()
+                .any(|(name, value)| name.starts_with("_oncepress/") && value.contains(text))
     }
 
     /// One line of the trace.
     pub fn note(&self, line: String) {
         let ms = self.exec.now_ms() - START_MS;
-        let clock = format!("{:>4}:{:02}.{:03}", ms / 60_000, ms / 1_000 % 60, ms % 1_000);
+        let clock = format!(
+            "{:>4}:{:02}.{:03}",
+            ms / 60_000,
+            ms / 1_000 % 60,
+            ms % 1_000
+        );
         self.trace.borrow_mut().push(format!("{clock} {line}"));
     }
 
@@ -304,8 +311,15 @@ impl World {
             Some(plan) => plan(&call),
             None => Fate::Fine,
         };
-        let told = if fate == Fate::Fine { String::new() } else { format!(" => {fate:?}") };
-        self.note(format!("#{index} [{} @{home}] {kind:?} {label}{told}", call.task));
+        let told = if fate == Fate::Fine {
+            String::new()
+        } else {
+            format!(" => {fate:?}")
+        };
+        self.note(format!(
+            "#{index} [{} @{home}] {kind:?} {label}{told}",
+            call.task
+        ));
         if fate == Fate::DieBefore {
             self.kill(home);
             std::future::pending::<()>().await;
@@ -337,7 +351,10 @@ impl World {
 
     /// Whether the database refuses this batch.
     pub fn refused(&self, batch: &[Statement]) -> Option<DbError> {
-        self.refusal.borrow().as_ref().and_then(|refusal| refusal(batch))
+        self.refusal
+            .borrow()
+            .as_ref()
+            .and_then(|refusal| refusal(batch))
     }
 
     /// Has the database refuse what `refusal` says, until told otherwise.
@@ -413,14 +430,27 @@ fn settings(setup: &Setup) -> Rc<Settings> {
         ("GEMINI_API_KEY", "gemini-secret".to_owned()),
         ("GEMINI_BASE_URL", "https://gemini.test".to_owned()),
         ("ADMIN_TOKEN", ADMIN.to_owned()),
-        ("HOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
+        (
+            "HOOK_SECRET",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned(),
+        ),
         ("PUBLISHERS", publishers.to_string()),
         ("PIPELINES", pipelines.to_string()),
-        ("RUNNER_MODE", if setup.durable { "durable_object" } else { "inline" }.to_owned()),
+        (
+            "RUNNER_MODE",
+            if setup.durable {
+                "durable_object"
+            } else {
+                "inline"
+            }
+            .to_owned(),
+        ),
     ];
     let text = |name: &str| {
         let all = setup.vars.iter().rev().chain(&standard);
-        all.into_iter().find(|(other, _)| *other == name).map(|(_, text)| text.clone())
+        all.into_iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, text)| text.clone())
     };
     let bound = |_: &str| true;
     let (config, faults) = Config::parse(Sources {
@@ -437,7 +467,12 @@ pub fn label(batch: &[Statement]) -> String {
     let Some(first) = batch.first() else {
         return "nothing".to_owned();
     };
-    first.sql.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+    first
+        .sql
+        .split_whitespace()
+        .take(4)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A world and everything in it: tasks, isolates and stores end with it.

@@ -134,10 +134,7 @@ fn whole(form: Form, stored: &Stored, made: bool) -> Response {
     match form {
         // A live stream can't name its cost in its header, so no stream does.
         Form::Events | Form::List => response,
-        Form::Unary => response.with(
-            "x-oncepress-credits",
-            credits(stored.cost_nano).to_string(),
-        ),
+        Form::Unary => response.with("x-oncepress-credits", credits(stored.cost_nano).to_string()),
     }
 }
 
