@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use crate::app::{App, RunnerError};
 use crate::config::OnUnknown;
 use crate::guard::{self, Memory, Verdict};
+use crate::idempotency::body;
 use crate::idempotency::record::{Generation, Job};
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
 use crate::idempotency::state::State;
 use crate::limits::{LEASE, RECONCILE_AFTER};
+use crate::notify;
 use crate::outbox::budget::Budget;
 use crate::outbox::drain::{Drained, drain};
 use crate::ports::DbError;
@@ -77,6 +79,9 @@ fn is_own(results: &[crate::ports::Rows], token: &str) -> bool {
 
 async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
     let minute = scheduled_at.seconds().div_euclid(60);
+    // Telling people has its own share, so that no backlog keeps them from hearing of it.
+    budget.force(notify::send::SUBREQUESTS);
+    let telling = Budget::new(notify::send::SUBREQUESTS, app.now().plus(TIME));
     // Half is the drain's, however much there is to reconcile; a little is for what comes after.
     let for_drain = budget.set_aside(budget.left() / 2);
     let evidence = bring_in_evidence(app, budget, minute).await;
@@ -87,12 +92,15 @@ async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
     budget.put_back(for_rest);
     let stale = alert_stale(app, budget).await;
     let purged = if minute.rem_euclid(PURGE_EVERY) == 0 {
+        body::sweep(app, budget, minute.div_euclid(PURGE_EVERY)).await;
         purge(app, budget).await
     } else {
         0
     };
+    let notified = notify::send::tick(app, &telling, scheduled_at).await;
     json!({"evidence": evidence, "settled": settled, "drained": drained.to_json(),
-        "stale": stale, "purged": purged, "budgetLeft": budget.left()})
+        "stale": stale, "purged": purged, "notified": notified.to_json(),
+        "budgetLeft": budget.left()})
 }
 
 /// A drain whose failure is logged, not passed on.
@@ -122,7 +130,7 @@ async fn bring_in_evidence(app: &App, budget: &Budget, minute: i64) -> u32 {
     }
     if minute.rem_euclid(KV_EVIDENCE_EVERY) == 0 {
         budget.force(1);
-        match app.kv.list(PREFIX).await {
+        match app.kv_list(PREFIX).await {
             Ok(found) => names.extend(found),
             Err(error) => app.log("evidence_unreadable", json!({"error": error.to_string()})),
         }

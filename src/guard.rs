@@ -74,10 +74,10 @@ async fn database(app: &App, environment: &str) -> Result<String, String> {
 }
 
 async fn key_value(app: &App, environment: &str) -> Result<String, String> {
-    if let Some(name) = app.kv.get(NAME).await.map_err(|error| error.to_string())? {
+    if let Some(name) = app.kv_get(NAME).await.map_err(|error| error.to_string())? {
         Ok(name)
     } else {
-        let put = app.kv.put(NAME, environment.to_owned(), None).await;
+        let put = app.kv_put(NAME, environment.to_owned(), None).await;
         put.map(|()| environment.to_owned())
             .map_err(|error| error.to_string())
     }

@@ -1,17 +1,21 @@
 //! The Worker's events: requests, the cron trigger, queue messages.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use worker::js_sys::JSON;
+use worker::wasm_bindgen::JsValue;
 use worker::{
     Context, Env, Headers, MessageBatch, MessageExt, QueueRetryOptionsBuilder, Request, Response,
     ResponseBuilder, ScheduleContext, ScheduledEvent, event,
 };
 
+use super::fetch::Forwarder;
 use super::settings::{app, guard};
 use crate::cron::tick;
+use crate::http::dropin::pass::is_upload;
 use crate::http::message::{self, Body};
 use crate::http::routes::handle;
 use crate::idempotency::queue::{Disposition, work};
@@ -26,7 +30,12 @@ fn start() {
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let context = Rc::new(context);
-    let app = app(&env, Rc::new(move |task| context.wait_until(task)));
+    let mut app = app(&env, Rc::new(move |task| context.wait_until(task)));
+    if is_upload(&request.path()) {
+        let body = request.inner().body().map(JsValue::from);
+        app.outbound = Rc::new(Forwarder(RefCell::new(body)));
+        return respond(handle(&app, &guard(), &head(&request)?).await);
+    }
     let answer = match read(request).await? {
         Some(request) => handle(&app, &guard(), &request).await,
         None => crate::http::generations::too_large(DROP_IN_BODY_MAX_BYTES).to_response(),
@@ -79,12 +88,7 @@ async fn queue(
 
 /// Reads a request, its body up to the largest that any call takes.
 async fn read(mut request: Request) -> worker::Result<Option<message::Request>> {
-    let url = request.url()?;
-    let headers: Vec<(String, String)> = request
-        .headers()
-        .entries()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value))
-        .collect();
+    let head = head(&request)?;
     let mut body: Vec<u8> = Vec::new();
     if request.inner().body().is_some() {
         let mut stream = request.stream()?;
@@ -96,13 +100,22 @@ async fn read(mut request: Request) -> worker::Result<Option<message::Request>> 
             body.extend_from_slice(&piece);
         }
     }
-    Ok(Some(message::Request {
+    Ok(Some(message::Request { body, ..head }))
+}
+
+/// A request without its body.
+fn head(request: &Request) -> worker::Result<message::Request> {
+    let url = request.url()?;
+    let headers = request.headers().entries();
+    Ok(message::Request {
         method: request.method().to_string(),
         path: url.path().to_owned(),
         query: url.query().unwrap_or_default().to_owned(),
-        headers,
-        body,
-    }))
+        headers: headers
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect(),
+        body: Vec::new(),
+    })
 }
 
 fn respond(answer: message::Response) -> worker::Result<Response> {

@@ -1,8 +1,11 @@
 //! The HTTP surface: plain request in, plain response out.
 
+pub mod account;
 pub mod admin;
 pub mod auth;
 pub mod cors;
+pub mod digest;
+pub mod dropin;
 pub mod generations;
 pub mod health;
 pub mod lookup;
@@ -12,4 +15,5 @@ pub mod page;
 mod problem;
 pub mod query;
 pub mod routes;
+pub mod usage;
 pub mod validate;

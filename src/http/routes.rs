@@ -6,7 +6,7 @@ use crate::guard::{self, Memory, Verdict};
 use crate::http::auth::{Anywhere, Principal, authenticate};
 use crate::http::message::{Request, Response};
 use crate::http::outbox::Action;
-use crate::http::{admin, generations, health, lookup, outbox};
+use crate::http::{account, admin, digest, dropin, generations, health, lookup, outbox, usage};
 
 /// Answers a request; never fails and never panics.
 pub async fn handle(app: &App, guard: &Memory, request: &Request) -> Response {
@@ -63,6 +63,19 @@ async fn route(
             }
             fit(app, guard).await?;
             api_call(app, request, request_id, rest).await
+        }
+        ["v1" | "v1beta" | "v1alpha" | "upload" | "download", ..] => {
+            if let Some(preflight) = crate::http::cors::preflight(app, request) {
+                return Ok(preflight);
+            }
+            let answer = match fit(app, guard).await {
+                Ok(()) => dropin::handle(app, request, request_id).await,
+                Err(problem) => Err(problem),
+            };
+            Ok(answer.unwrap_or_else(|problem| {
+                log_problem(app, request, request_id, &problem);
+                problem.to_google_response()
+            }))
         }
         _ => Err(not_found()),
     }
@@ -176,8 +189,13 @@ async fn api_call(
         ("POST", ["outbox", id, "cancel"]) => {
             outbox::act(app, &principal, id, Action::Cancel).await
         }
+        ("GET", ["usage"]) => usage::get(app, &principal, request).await,
+        ("GET", ["account"]) => account::get(app, &principal, request).await,
+        ("GET", ["digest"]) => digest::get(app, &principal, request).await,
         (_, ["generations"]) => Err(not_allowed("GET, POST")),
-        (_, ["generations", _] | ["outbox"]) => Err(not_allowed("GET")),
+        (_, ["generations", _] | ["outbox" | "usage" | "account" | "digest"]) => {
+            Err(not_allowed("GET"))
+        }
         (_, ["generations", _, "resolve"] | ["outbox", _, "requeue" | "cancel"]) => {
             Err(not_allowed("POST"))
         }

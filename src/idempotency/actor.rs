@@ -7,18 +7,17 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, RunnerError};
 use crate::idempotency::gateway::mark_result;
-use crate::idempotency::output::Tap;
+use crate::idempotency::live::{Follower, Live};
 use crate::idempotency::record::{Job, Settlement};
 use crate::idempotency::recovery::{recover, settlement_of};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::State;
-use crate::ports::{ByteSource, HttpError, Task};
+use crate::ports::Task;
 use crate::store::settle;
 use crate::time::Span;
 
@@ -30,8 +29,9 @@ pub trait ActorStorage {
     fn write(&self, record: String) -> Task<'_, Result<(), String>>;
     /// Deletes everything.
     fn clear(&self) -> Task<'_, Result<(), String>>;
-    /// Has [`Actor::alarm`] called as soon as may be, and again if that dies.
-    fn wake(&self) -> Task<'_, Result<(), String>>;
+    /// Has [`Actor::alarm`] called after this long, and again if that dies; takes the place of an
+    /// earlier wish.
+    fn wake(&self, after: Span) -> Task<'_, Result<(), String>>;
 }
 
 /// What is durable of a run.
@@ -40,6 +40,9 @@ struct Record {
     job: Job,
     /// Gemini may have been called.
     sent: bool,
+    /// The run has ended. The record stays until the lease is over, since a start that comes late
+    /// or twice must not buy again, wherever the end of the run is kept by then.
+    over: bool,
     /// The run ended and no store took its end.
     lost: bool,
 }
@@ -47,7 +50,8 @@ struct Record {
 /// One generation's actor.
 pub struct Actor {
     storage: Rc<dyn ActorStorage>,
-    memory: Rc<RefCell<Memory>>,
+    memory: RefCell<Memory>,
+    live: Live,
 }
 
 impl std::fmt::Debug for Actor {
@@ -61,17 +65,6 @@ struct Memory {
     /// The job that this incarnation was started with, and its body.
     body: Option<(String, String)>,
     running: Option<String>,
-    ended: Option<(String, Settlement)>,
-    streamed: String,
-    wakers: Vec<Waker>,
-}
-
-impl Memory {
-    fn wake_all(&mut self) {
-        for waker in self.wakers.drain(..) {
-            waker.wake();
-        }
-    }
 }
 
 impl Actor {
@@ -79,7 +72,8 @@ impl Actor {
     pub fn new(storage: Rc<dyn ActorStorage>) -> Self {
         Self {
             storage,
-            memory: Rc::default(),
+            memory: RefCell::default(),
+            live: Live::default(),
         }
     }
 
@@ -92,12 +86,13 @@ impl Actor {
         wait: Span,
     ) -> Result<Option<Settlement>, RunnerError> {
         self.begin(job, body).await?;
-        Ok(self.wait(app, wait).await)
+        self.recall(app).await?;
+        Ok(self.live.wait(&*app.clock, wait).await)
     }
 
     /// Stores the job and has the alarm run it; a second start of the same job changes nothing.
     pub async fn begin(&self, job: Job, body: String) -> Result<(), RunnerError> {
-        if self.ended().is_some_and(|(token, _)| token == job.token) {
+        if self.live.ended().is_some_and(|token| token == job.token) {
             return Ok(());
         }
         let record = self.record().await?;
@@ -107,52 +102,68 @@ impl Actor {
                 "another run is under way".to_owned(),
             ));
         }
-        {
-            let mut memory = self.memory.borrow_mut();
-            memory.ended = None;
-            memory.body = Some((job.token.clone(), body));
-        }
-        if record.is_some_and(|record| record.job.token == job.token) {
-            return Ok(());
+        self.live.reopen();
+        self.memory.borrow_mut().body = Some((job.token.clone(), body));
+        if let Some(record) = record.filter(|record| record.job.token == job.token) {
+            return self.wake_unsent(&record).await;
         }
         let record = Record {
             job,
             sent: false,
+            over: false,
             lost: false,
         };
         self.save(&record).await?;
-        self.storage.wake().await.map_err(RunnerError::Unreachable)
+        self.wake_unsent(&record).await
+    }
+
+    /// Sets the alarm of a job that waits for its run: its first wish may have been lost.
+    async fn wake_unsent(&self, record: &Record) -> Result<(), RunnerError> {
+        if record.sent || self.memory.borrow().running.is_some() {
+            return Ok(());
+        }
+        let wish = self.storage.wake(Span::default()).await;
+        wish.map_err(RunnerError::Unreachable)
+    }
+
+    /// Remembers, in a new incarnation, how a run ended that is over.
+    async fn recall(&self, app: &App) -> Result<(), RunnerError> {
+        if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
+            return Ok(());
+        }
+        let over = self.record().await?.filter(|record| record.over);
+        if let Some(record) = over {
+            let settlement = end_of(app, &record.job).await;
+            self.live.end(&record.job.token, settlement);
+        }
+        Ok(())
     }
 
     /// Joins a run that was started before.
     pub async fn attach(&self, app: &App, wait: Span) -> Result<Option<Settlement>, RunnerError> {
+        self.recall(app).await?;
         self.known().await?;
-        Ok(self.wait(app, wait).await)
+        Ok(self.live.wait(&*app.clock, wait).await)
     }
 
-    /// Follows the answer from its first byte, live.
-    pub async fn follow(&self) -> Result<Follower, RunnerError> {
+    /// Follows the answer live; its first `given` bytes are known already.
+    pub async fn follow(&self, app: &App, given: usize) -> Result<Follower, RunnerError> {
+        self.recall(app).await?;
         self.known().await?;
-        Ok(Follower {
-            memory: Rc::clone(&self.memory),
-            given: 0,
-        })
+        Ok(self.live.follow(given))
     }
 
     async fn known(&self) -> Result<(), RunnerError> {
-        if self.ended().is_some() || self.memory.borrow().running.is_some() {
+        if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
             return Ok(());
         }
         match self.record().await? {
             None => Err(RunnerError::NotHere),
-            Some(record) if record.lost => {
-                let unknown = Settlement::Unknown {
-                    detail: "no store took the end of the run".to_owned(),
-                };
-                self.end(&record.job.token, unknown);
+            Some(record) if record.over => {
+                self.live.end(&record.job.token, not_recorded());
                 Ok(())
             }
-            Some(_) => Ok(()),
+            Some(record) => self.wake_unsent(&record).await,
         }
     }
 
@@ -161,26 +172,16 @@ impl Actor {
         let Some(record) = self.record().await? else {
             return Ok(());
         };
-        if record.lost || self.memory.borrow().running.is_some() {
+        if self.memory.borrow().running.is_some() {
             return Ok(());
         }
+        if record.over {
+            return self.forget(app, &record).await;
+        }
         self.memory.borrow_mut().running = Some(record.job.token.clone());
-        let settlement = self.work(app, record.clone()).await;
+        let ended = self.run(app, &record).await;
         self.memory.borrow_mut().running = None;
-        let settlement = settlement?;
-        let lost = matches!(settlement, Settlement::Unknown { .. })
-            && still_running(app, &record.job).await;
-        let kept = if lost {
-            self.save(&Record {
-                sent: true,
-                lost: true,
-                ..record.clone()
-            })
-            .await
-        } else {
-            self.storage.clear().await.map_err(RunnerError::Unreachable)
-        };
-        self.end(&record.job.token, settlement.clone());
+        let (settlement, kept) = ended?;
         if let Settlement::Generated { stored } = &settlement {
             mark_result(app, stored).await;
             if !stored.destinations.is_empty() {
@@ -188,7 +189,45 @@ impl Actor {
             }
         }
         app.flush_now().await;
+        // Where the end was not kept, the alarm comes again and finds it in the database.
         kept
+    }
+
+    /// Works, and makes the end durable before anybody is told of it.
+    async fn run(
+        &self,
+        app: &App,
+        record: &Record,
+    ) -> Result<(Settlement, Result<(), RunnerError>), RunnerError> {
+        let settlement = self.work(app, record.clone()).await?;
+        let lost = matches!(settlement, Settlement::Unknown { .. })
+            && still_running(app, &record.job).await;
+        let over = Record {
+            sent: true,
+            over: true,
+            lost,
+            ..record.clone()
+        };
+        let kept = match self.save(&over).await {
+            Ok(()) => self.forget(app, &over).await,
+            Err(error) => Err(error),
+        };
+        self.live.end(&record.job.token, settlement.clone());
+        Ok((settlement, kept))
+    }
+
+    /// Forgets a run that is over once its lease is, since nothing is sent after that. One whose
+    /// end no store took is remembered: it was sent, whatever else is known.
+    async fn forget(&self, app: &App, record: &Record) -> Result<(), RunnerError> {
+        let left = record.job.lease_until.since(app.now());
+        let done = if record.lost {
+            Ok(())
+        } else if left > Span::default() {
+            self.storage.wake(left).await
+        } else {
+            self.storage.clear().await
+        };
+        done.map_err(RunnerError::Unreachable)
     }
 
     async fn work(&self, app: &App, record: Record) -> Result<Settlement, RunnerError> {
@@ -208,49 +247,17 @@ impl Actor {
             ..record
         })
         .await?;
-        let tap = ActorTap {
-            memory: Rc::clone(&self.memory),
-        };
-        Ok(execute(app, &job, body, &tap).await)
+        Ok(execute(app, &job, body, &self.live).await)
     }
 
     fn body(&self, token: &str) -> Option<String> {
+        self.live.restart();
         let mut memory = self.memory.borrow_mut();
-        memory.streamed.clear();
         memory
             .body
             .take()
             .filter(|(owner, _)| owner == token)
             .map(|(_, body)| body)
-    }
-
-    fn ended(&self) -> Option<(String, Settlement)> {
-        self.memory.borrow().ended.clone()
-    }
-
-    fn end(&self, token: &str, settlement: Settlement) {
-        let mut memory = self.memory.borrow_mut();
-        memory.ended = Some((token.to_owned(), settlement));
-        memory.wake_all();
-    }
-
-    async fn wait(&self, app: &App, wait: Span) -> Option<Settlement> {
-        let ended = std::future::poll_fn(|context| {
-            let mut memory = self.memory.borrow_mut();
-            if let Some((_, settlement)) = &memory.ended {
-                return Poll::Ready(settlement.clone());
-            }
-            memory.wakers.push(context.waker().clone());
-            Poll::Pending
-        });
-        if wait <= Span::default() {
-            return self.ended().map(|(_, settlement)| settlement);
-        }
-        let sleep = app.clock.sleep(wait);
-        match futures_util::future::select(std::pin::pin!(ended), sleep).await {
-            futures_util::future::Either::Left((settlement, _)) => Some(settlement),
-            futures_util::future::Either::Right(((), _)) => None,
-        }
     }
 
     async fn record(&self) -> Result<Option<Record>, RunnerError> {
@@ -291,6 +298,24 @@ async fn still_running(app: &App, job: &Job) -> bool {
     }
 }
 
+/// How a run ended that is over, as the database has it.
+async fn end_of(app: &App, job: &Job) -> Settlement {
+    let found = app.run(settle::load(&job.generation_id)).await;
+    match found.and_then(|results| settle::read_load(&results, 0)) {
+        Ok(Some((generation, _))) if generation.token == job.token => {
+            let settlement = settlement_of(app, &generation).await;
+            settlement.unwrap_or_else(|_| not_recorded())
+        }
+        Ok(_) | Err(_) => not_recorded(),
+    }
+}
+
+fn not_recorded() -> Settlement {
+    Settlement::Unknown {
+        detail: "the run has ended; its end is not in the database yet".to_owned(),
+    }
+}
+
 enum Loaded {
     Body(String),
     Settled(Settlement),
@@ -316,73 +341,5 @@ async fn load_body(app: &App, job: &Job) -> Result<Loaded, RunnerError> {
         None => Ok(Loaded::Settled(Settlement::Unknown {
             detail: "the generation is not in the database".to_owned(),
         })),
-    }
-}
-
-struct ActorTap {
-    memory: Rc<RefCell<Memory>>,
-}
-
-impl Tap for ActorTap {
-    fn push(&self, piece: &str) {
-        let mut memory = self.memory.borrow_mut();
-        memory.streamed.push_str(piece);
-        memory.wake_all();
-    }
-}
-
-/// Follows a running answer: what has come so far at once, the rest as it comes, the end only when
-/// it is committed.
-pub struct Follower {
-    memory: Rc<RefCell<Memory>>,
-    given: usize,
-}
-
-impl std::fmt::Debug for Follower {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower")
-            .field("given", &self.given)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Follower {
-    /// How the run ended, once it has.
-    pub fn settlement(&self) -> Option<Settlement> {
-        self.memory
-            .borrow()
-            .ended
-            .as_ref()
-            .map(|(_, settlement)| settlement.clone())
-    }
-
-    fn piece(&mut self, text: &str) -> Option<Vec<u8>> {
-        let rest = text.get(self.given..).filter(|rest| !rest.is_empty())?;
-        self.given = text.len();
-        Some(rest.as_bytes().to_vec())
-    }
-}
-
-impl ByteSource for Follower {
-    fn next(&mut self) -> Task<'_, Result<Option<Vec<u8>>, HttpError>> {
-        Box::pin(std::future::poll_fn(move |context| {
-            let memory = Rc::clone(&self.memory);
-            let mut memory = memory.borrow_mut();
-            match &memory.ended {
-                Some((_, Settlement::Generated { stored } | Settlement::Held { stored, .. })) => {
-                    return Poll::Ready(Ok(self.piece(&stored.body)));
-                }
-                Some((_, other)) => {
-                    let cut = HttpError::Lost(format!("{other:?}"));
-                    return Poll::Ready(if self.given == 0 { Err(cut) } else { Ok(None) });
-                }
-                None => {}
-            }
-            if let Some(piece) = self.piece(&memory.streamed) {
-                return Poll::Ready(Ok(Some(piece)));
-            }
-            memory.wakers.push(context.waker().clone());
-            Poll::Pending
-        }))
     }
 }

@@ -9,6 +9,8 @@ use serde_json::json;
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
 use crate::error::{Code, Problem};
+use crate::idempotency::body;
+use crate::idempotency::live::Live;
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
 use crate::idempotency::record::{Generation, Job, Settlement, Stored, Surface};
@@ -17,6 +19,7 @@ use crate::idempotency::runner::execute;
 use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
 use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
+use crate::metrics::Cause;
 use crate::ports::DbError;
 use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
@@ -69,7 +72,7 @@ pub struct Asked {
     pub credits: i64,
     /// This request's id.
     pub request_id: String,
-    /// How long the caller waits.
+    /// How long the caller waits; a client of Gemini follows to the end.
     pub wait: Span,
     /// Whether the caller wants the work done in the queue.
     pub background: bool,
@@ -95,6 +98,19 @@ pub enum Reply {
     Accepted {
         /// The generation's id.
         generation_id: String,
+    },
+    /// It is being generated, and its caller, a client of Gemini, follows it.
+    Running {
+        /// The generation's id.
+        generation_id: String,
+        /// The first request's id.
+        request_id: String,
+        /// The key's mark in the caches.
+        mark: String,
+        /// Whether this request made it.
+        made: bool,
+        /// The run, where it is done in this handler.
+        live: Option<Live>,
     },
 }
 
@@ -136,7 +152,8 @@ pub async fn ask(app: &App, asked: Asked) -> Result<Reply, Problem> {
     let keys = Keys::of(&asked);
     match cached(app, &asked, &keys).await {
         Cached::Result(stored) => {
-            app.count_replay(&stored);
+            let cause = Cause::of(asked.surface, asked.background);
+            app.count_replay(&stored, &asked.access.timezone, cause);
             return Ok(Reply::Replayed(stored));
         }
         Cached::Unreadable if app.config().kv_failure_policy == KvFailurePolicy::Deny => {
@@ -169,11 +186,9 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
     {
         return Cached::Result(stored.clone());
     }
-    app.count("kv_read");
-    let text = match app.kv.get(&keys.mark).await {
+    let text = match app.kv_get(&keys.mark).await {
         Ok(text) => text,
         Err(error) => {
-            app.count("kv_read_error");
             app.log(
                 "kv_read_failed",
                 json!({"requestId": asked.request_id,
@@ -358,7 +373,7 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
             State::Running
         },
         leaves: asked.identity.leaves.to_json(),
-        body: asked.body.clone(),
+        body: body::claimed(app, &asked.body, &job.generation_id),
         destinations,
         credit_day: app.local_date(&asked.access.timezone, now),
         credits: asked.credits,
@@ -400,6 +415,16 @@ async fn fresh(app: &App, asked: &Asked, keys: &Keys, claim: Claim) -> Result<Re
     if state == State::Queued {
         return enqueue(app, &job).await;
     }
+    if let Err(problem) = body::keep(app, &body, &asked.body).await {
+        let why = "its body could not be stored";
+        let _ = app
+            .run(settle::fail(&job, "store_unavailable", why, app.now()))
+            .await;
+        return Err(problem.generation(generation_id));
+    }
+    if asked.surface != Surface::Api {
+        return begin(app, keys, job, body).await;
+    }
     let wait = if asked.background {
         Span::default()
     } else {
@@ -409,14 +434,50 @@ async fn fresh(app: &App, asked: &Asked, keys: &Keys, claim: Claim) -> Result<Re
         Ok(Some(settlement)) => made(app, keys, &generation_id, settlement),
         Ok(None) => Ok(Reply::Accepted { generation_id }),
         Err(error) => {
-            app.log(
-                "runner_unreachable",
-                json!({"generationId": generation_id,
-                "error": error.to_string()}),
-            );
+            log_unreachable(app, &generation_id, &error);
             Err(pending(&generation_id))
         }
     }
+}
+
+/// Starts a run whose caller follows it.
+async fn begin(app: &App, keys: &Keys, job: Job, body: String) -> Result<Reply, Problem> {
+    let generation_id = job.generation_id.clone();
+    let request_id = job.request_id.clone();
+    let live = if app.runner.is_some() {
+        match run(app, job, body, Span::default()).await {
+            Ok(None) => None,
+            Ok(Some(settlement)) => return made(app, keys, &generation_id, settlement),
+            Err(error) => {
+                // It may have started all the same, which following it finds out.
+                log_unreachable(app, &generation_id, &error);
+                None
+            }
+        }
+    } else {
+        let live = Live::default();
+        let (handle, seen) = (app.clone(), live.clone());
+        app.background.spawn(Box::pin(async move {
+            let settlement = execute(&handle, &job, body, &seen).await;
+            after_commit(&handle, &settlement);
+            seen.end(&job.token, settlement);
+        }));
+        Some(live)
+    };
+    Ok(Reply::Running {
+        generation_id,
+        request_id,
+        mark: keys.mark.clone(),
+        made: true,
+        live,
+    })
+}
+
+fn log_unreachable(app: &App, generation_id: &str, error: &RunnerError) {
+    app.log(
+        "runner_unreachable",
+        json!({"generationId": generation_id, "error": error.to_string()}),
+    );
 }
 
 /// Starts a run where runs are done, and waits for its end.
@@ -455,6 +516,7 @@ pub fn after_commit(app: &App, settlement: &Settlement) {
         if !stored.destinations.is_empty() {
             crate::outbox::drain::drain_generation(&app, &stored.generation_id).await;
         }
+        app.flush_now().await;
     }));
 }
 
@@ -494,9 +556,7 @@ fn mark_running(app: &App, key: String) {
 }
 
 async fn put_mark(app: &App, key: &str, text: String) {
-    app.count("kv_write");
-    if let Err(error) = app.kv.put(key, text, Some(KV_MARK_TTL)).await {
-        app.count("kv_write_error");
+    if let Err(error) = app.kv_put(key, text, Some(KV_MARK_TTL)).await {
         app.log("kv_write_failed", json!({"error": error.to_string()}));
     }
 }
@@ -561,8 +621,40 @@ fn made(
     }
 }
 
+/// What the end of a run that was followed means to the caches and the figures; `body` is its whole
+/// answer, where the follower has kept it.
+///
+/// `caught` is the account's time zone where the follower's request was a duplicate.
+pub(crate) fn followed(
+    app: &App,
+    mark: &str,
+    caught: Option<&str>,
+    end: &Settlement,
+    body: Option<String>,
+) {
+    match end {
+        Settlement::Generated { stored } => {
+            if let Some(zone) = caught {
+                app.count_replay(stored, zone, Cause::Overlap);
+            }
+            if let Some(body) = body {
+                let whole = Stored {
+                    body,
+                    ..Stored::clone(stored)
+                };
+                remember(app, mark, &whole);
+            }
+        }
+        Settlement::Held { .. } | Settlement::Failed { .. } | Settlement::Unknown { .. } => {
+            if caught.is_none() {
+                app.isolate.remove(mark);
+            }
+        }
+    }
+}
+
 /// The refusal that a settlement without an output comes to.
-fn failure(generation_id: &str, settlement: Settlement) -> Problem {
+pub(crate) fn failure(generation_id: &str, settlement: Settlement) -> Problem {
     match settlement {
         Settlement::Failed {
             code,
@@ -571,7 +663,11 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
             google,
         } => {
             let known = Code::parse(&code).unwrap_or(Code::Internal);
-            let mut problem = Problem::new(known, detail).generation(generation_id);
+            // A definite failure gives all of its credits back; where the outcome is unknown this
+            // header is absent.
+            let mut problem = Problem::new(known, detail)
+                .generation(generation_id)
+                .header("x-oncepress-credits", "0");
             if let Some(ms) = retry_after_ms {
                 problem = problem.after(Span::from_millis(ms));
             }
@@ -586,7 +682,7 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
     }
 }
 
-fn pending(generation_id: &str) -> Problem {
+pub(crate) fn pending(generation_id: &str) -> Problem {
     Problem::new(
         Code::RequestReconciliationPending,
         "Whether Gemini did the work is not known yet; it is being settled.",
@@ -649,7 +745,8 @@ async fn replay(
     result
         .destinations
         .extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
-    app.count_replay(&result);
+    let cause = Cause::of(asked.surface, asked.background);
+    app.count_replay(&result, &asked.access.timezone, cause);
     // An operation key's anchor is its creation, so a mark answers for the rest of its life.
     remember(app, &keys.mark, &result);
     let (handle, again, owed) = (app.clone(), result.clone(), !more.is_empty());
@@ -697,6 +794,15 @@ async fn attach(
             generation_id: holder.id,
         });
     }
+    if asked.surface != Surface::Api {
+        return Ok(Reply::Running {
+            generation_id: holder.id,
+            request_id: holder.request_id,
+            mark: keys.mark.clone(),
+            made: false,
+            live: None,
+        });
+    }
     let wait = asked.wait.min(WAIT_MAX);
     let settlement = match &app.runner {
         Some(runner) if holder.state == State::Running => {
@@ -710,7 +816,7 @@ async fn attach(
     };
     match settlement {
         Some(Settlement::Generated { stored }) => {
-            app.count_replay(&stored);
+            app.count_replay(&stored, &asked.access.timezone, Cause::Overlap);
             remember(app, &keys.mark, &stored);
             Ok(Reply::Replayed(stored))
         }
@@ -743,6 +849,17 @@ async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlem
     let Some((generation, body)) = found else {
         return Err(pending(id));
     };
+    let age = app.now().since(generation.updated_at);
+    if generation.state == State::Running && age < FORGOTTEN_AFTER {
+        // Its claimant may be about to start it.
+        let left = FORGOTTEN_AFTER.saturating_add(Span::from_millis(age.millis().saturating_neg()));
+        if let Some(settlement) = poll(app, id, left.min(wait)).await? {
+            return Ok(Some(settlement));
+        }
+        if left >= wait {
+            return Ok(None);
+        }
+    }
     if generation.state == State::Running {
         let started = run(app, Job::of(&generation), body, wait).await;
         return started.map_err(|_| pending(id));
@@ -778,5 +895,8 @@ async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Pro
     }
 }
 
+/// A claim whose runner does not know it after this long was left by a claimant that died; between
+/// claim and start lie milliseconds.
+const FORGOTTEN_AFTER: Span = Span::from_seconds(10);
 /// Between two looks at a generation that no runner can be asked about.
 const POLL: Span = Span::from_seconds(1);

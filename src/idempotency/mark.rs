@@ -80,29 +80,7 @@ pub fn answers(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn stored() -> Stored {
-        Stored {
-            generation_id: "gen_1".to_owned(),
-            request_id: "req_1".to_owned(),
-            account: "a".to_owned(),
-            site: "s".to_owned(),
-            pipeline: "p".to_owned(),
-            topic: Some("a\nb".to_owned()),
-            model: "m".to_owned(),
-            claim_key: "k".to_owned(),
-            fingerprint: "f".to_owned(),
-            created_at: Timestamp::from_millis(5),
-            anchor_at: Timestamp::from_millis(5),
-            expires_at: Timestamp::from_millis(10),
-            destinations: vec!["r2=a".to_owned()],
-            cost_nano: 7,
-            content_type: "application/json".to_owned(),
-            headers: vec![("server-timing".to_owned(), "x".to_owned())],
-            object: None,
-            body: "{\n \"text\": \"日本\"\n}\n".to_owned(),
-        }
-    }
+    use crate::idempotency::record::tests::stored;
 
     #[test]
     fn a_result_mark_gives_back_the_same_result() {

@@ -307,6 +307,13 @@ pub struct Stored {
     pub body: String,
 }
 
+impl Stored {
+    /// Whether the answer is kept as a stream of events.
+    pub fn is_stream(&self) -> bool {
+        self.content_type == EVENT_STREAM
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "settlement")]
@@ -339,4 +346,37 @@ pub enum Settlement {
         /// Why, for people.
         detail: String,
     },
+}
+
+/// The media type of server-sent events.
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::Stored;
+    use crate::time::Timestamp;
+
+    /// A stored result like any other.
+    pub(crate) fn stored() -> Stored {
+        Stored {
+            generation_id: "gen_1".to_owned(),
+            request_id: "req_1".to_owned(),
+            account: "a".to_owned(),
+            site: "s".to_owned(),
+            pipeline: "p".to_owned(),
+            topic: Some("a\nb".to_owned()),
+            model: "m".to_owned(),
+            claim_key: "k".to_owned(),
+            fingerprint: "f".to_owned(),
+            created_at: Timestamp::from_millis(5),
+            anchor_at: Timestamp::from_millis(5),
+            expires_at: Timestamp::from_millis(10),
+            destinations: vec!["r2=a".to_owned()],
+            cost_nano: 7,
+            content_type: "application/json".to_owned(),
+            headers: vec![("server-timing".to_owned(), "x".to_owned())],
+            object: None,
+            body: "{\n \"text\": \"日本\"\n}\n".to_owned(),
+        }
+    }
 }

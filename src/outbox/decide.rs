@@ -45,6 +45,19 @@ pub enum Ending {
     BrokenOff,
 }
 
+impl Tally {
+    /// The word in logs and data points.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Retried => "retried",
+            Self::Dead => "dead",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::BrokenOff => "broken_off",
+        }
+    }
+}
+
 /// Decides what becomes of a delivery.
 pub fn decide(
     delivery: &Leased,

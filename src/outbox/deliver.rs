@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::idempotency::record::Generation;
 use crate::idempotency::recovery::output_body;
+use crate::metrics::{Point, Scope};
 use crate::outbox::attempt::{INTERRUPTED, Lease, carry_out, output_text, parcel};
 use crate::outbox::budget::Share;
 use crate::outbox::circuit::Health;
@@ -53,7 +54,9 @@ impl Pass<'_> {
             self.circuits.note(publisher, health, attempt.ended_at);
         }
         let (tally, finish) = decide(delivery, &tried.ending, class, policy, &attempt);
-        self.log(delivery, tally, &tried.ending, &attempt);
+        let generation = candidate.generation.as_ref().ok();
+        let model = generation.map(|generation| generation.model.as_str());
+        self.log(delivery, model, tally, &tried.ending, &attempt);
         // What was kept for it goes into recording the outcome.
         drop(share);
         if self.record(delivery, lease, &finish, &attempt).await {
@@ -183,7 +186,14 @@ impl Pass<'_> {
         u64::from_be_bytes(bytes.first_chunk::<8>().copied().unwrap_or_default())
     }
 
-    fn log(&self, delivery: &Leased, tally: Tally, ending: &Ending, attempt: &Attempt) {
+    fn log(
+        &self,
+        delivery: &Leased,
+        model: Option<&str>,
+        tally: Tally,
+        ending: &Ending,
+        attempt: &Attempt,
+    ) {
         let code = match ending {
             Ending::Over(Outcome::Published { .. }) | Ending::BrokenOff => None,
             Ending::Over(Outcome::Transient(f) | Outcome::Ambiguous(f) | Outcome::Permanent(f)) => {
@@ -195,21 +205,20 @@ impl Pass<'_> {
             "delivery_attempt",
             json!({"deliveryId": delivery.id,
             "generationId": delivery.generation_id, "publisher": delivery.publisher,
-            "tally": format!("{tally:?}"), "code": code, "latencyMs": latency}),
+            "tally": tally.as_str(), "code": code, "latencyMs": latency}),
         );
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one attempt")]
-        self.app.telemetry.point(
-            &delivery.account,
-            &[
-                "delivery",
-                &delivery.account,
-                &delivery.site,
-                &delivery.pipeline,
-                &delivery.publisher,
-                &format!("{tally:?}"),
-                code.unwrap_or_default(),
-            ],
-            &[1.0, latency as f64],
-        );
+        Point::Delivery {
+            scope: Scope {
+                account: &delivery.account,
+                site: &delivery.site,
+                pipeline: &delivery.pipeline,
+                model: model.unwrap_or_default(),
+            },
+            publisher: &delivery.publisher,
+            tally: tally.as_str(),
+            code: code.unwrap_or_default(),
+            took_ms: latency,
+        }
+        .write(&*self.app.telemetry);
     }
 }

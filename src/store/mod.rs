@@ -8,12 +8,16 @@ pub mod accounts;
 pub mod alerts;
 pub mod audit;
 pub mod claims;
+pub mod counts;
 pub mod deliveries;
+pub mod digests;
 pub mod evidence;
+pub mod figures;
 pub mod generations;
 pub mod maintenance;
 pub mod row;
 pub mod settle;
+pub mod usage;
 
 use crate::ports::{Clock, Database, DbError, Random, Rows, SqlValue, Statement};
 use crate::time::Span;
