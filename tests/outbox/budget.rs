@@ -25,22 +25,22 @@ fn a_drain_of_20_due_rows_takes_fewer_than_50_subrequests() {
 #[test]
 fn a_tick_stays_within_the_budget_whatever_it_has_to_do() {
     let world = World::new();
-    world.seed("a", "acme", "living", "pending", 200);
+    world.seed("a", "acme", "living", "pending", 90);
     world.seed("b", "globex", "files", "pending", 200);
     world.seed("d", "acme", "dead", "pending", 200);
     world.answers("dead", Answer::Status(503));
     world.seed("o", "acme", "other", "published", 30);
-    // 30 outputs in R2 that are past their retention, and 30 overdue generations.
+    // 30 outputs in R2 that are past their retention, and 15 overdue generations.
     world
         .db
         .execute("UPDATE generations SET output_where = 'r2', purge_at = 1 WHERE id LIKE 'gen_o%'");
-    world.seed("u", "acme", "other", "cancelled", 30);
+    world.seed("u", "acme", "other", "cancelled", 15);
     world.db.execute(
         "UPDATE generations SET state = 'running', lease_until = 1, purge_at = NULL, output_id = NULL \
          WHERE id LIKE 'gen_u%'",
     );
     let memory = Rc::new(RefCell::new(false));
-    for minute in 0..30 {
+    for minute in 0..40 {
         let before = world.subrequests();
         world.app.count("kv_read");
         let tick = oncepress::cron::tick(&world.app, &memory, world.now());
@@ -49,7 +49,7 @@ fn a_tick_stays_within_the_budget_whatever_it_has_to_do() {
         assert!(spent <= 50, "{spent} in minute {minute}");
         world.pass(Span::from_minutes(1));
     }
-    assert_eq!(world.calls("living"), 200);
+    assert_eq!(world.calls("living"), 90);
     assert_eq!(
         world
             .db
@@ -66,18 +66,23 @@ fn a_tick_stays_within_the_budget_whatever_it_has_to_do() {
 
 #[test]
 fn a_publication_that_the_budget_breaks_off_goes_on_with_the_next_drain() {
-    let table = serde_json::json!({"site": {"kind": "wordpress", "url": "http://127.0.0.1:9",
-        "user": "editor", "password": "WP_PASSWORD", "accounts": ["acme"]}});
+    let table = serde_json::json!({"repo": {"kind": "github", "repository": "acme/blog",
+        "api_base": "http://127.0.0.1:9", "token": "GITHUB_TOKEN", "accounts": ["acme"]}});
     let world = World::with(&table, 10);
-    world.seed("a", "acme", "site", "pending", 1);
-    // No post is there, and none is ever made: each attempt looks as often as it may.
-    let drained = block_on(world.drain_with(6)).unwrap();
+    world.seed("a", "acme", "repo", "pending", 1);
+    // The branch moves at each put, so that a second one is wanted at once.
+    world.answers("a1.md", Answer::Status(409));
+    let drained = block_on(world.drain_with(8)).unwrap();
+    assert_eq!((drained.given_back, drained.left), (1, true), "{drained:?}");
+    assert_eq!(world.calls("a1.md"), 1);
+    assert!(world.subrequests() <= 8);
     assert_eq!(
-        drained.given_back + drained.retried + drained.dead,
-        1,
-        "{drained:?}"
+        world.delivery("dlv_a1", "attempts || maybe_sent || status"),
+        "01pending"
     );
-    assert!(world.subrequests() <= 6);
+    world.pass(Span::from_minutes(1));
+    assert_eq!(world.drain().retried, 1);
+    assert_eq!(world.delivery("dlv_a1", "attempts"), "1");
 }
 
 proptest! {

@@ -8,6 +8,7 @@
     clippy::print_stdout,
     clippy::unwrap_used,
     missing_docs,
+    unreachable_pub,
     reason = "tests may"
 )]
 

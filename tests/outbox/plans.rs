@@ -18,7 +18,6 @@ fn scans(world: &World, statement: &Statement) -> Vec<String> {
             || step == "SCAN e USING COVERING INDEX deliveries_due"
     };
     let plan = world.db.plan(statement);
-    assert!(!plan.is_empty(), "{}", statement.sql);
     plan.into_iter()
         .filter(|step| step.starts_with("SCAN") && !bounded(step))
         .collect()

@@ -101,10 +101,7 @@ impl Sqlite {
     fn one(&self, connection: &Connection, statement: &Statement) -> rusqlite::Result<Rows> {
         let before = connection.total_changes();
         let mut prepared = connection.prepare_cached(statement.sql)?;
-        let names: Vec<String> = prepared
-            .column_names()
-            .map(ToOwned::to_owned)
-            .collect();
+        let names: Vec<String> = prepared.column_names().map(ToOwned::to_owned).collect();
         let mut found = Vec::new();
         let mut rows = prepared.query(params_from_iter(statement.params.iter().map(bound)))?;
         while let Some(row) = rows.next()? {
