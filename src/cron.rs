@@ -8,6 +8,7 @@ use crate::config::OnUnknown;
 use crate::guard::{self, Memory, Verdict};
 use crate::idempotency::body;
 use crate::idempotency::record::{Generation, Job};
+use crate::idempotency::runner::failed_batch;
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
 use crate::idempotency::state::State;
 use crate::limits::{LEASE, RECONCILE_AFTER};
@@ -284,7 +285,8 @@ async fn overdue(app: &App, job: Job) -> Result<(), DbError> {
         && let Err(RunnerError::NotHere) = runner.attach(&job.generation_id, Span::default()).await
     {
         let why = "the run was never started";
-        app.run(settle::fail(&job, "gemini_unavailable", why, app.now()))
+        let again = job.from_queue.then(Span::default);
+        app.run(failed_batch(&job, "gemini_unavailable", why, again, app.now()).0)
             .await?;
         return Ok(());
     }

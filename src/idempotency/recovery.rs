@@ -8,12 +8,13 @@ use serde_json::json;
 use crate::app::App;
 use crate::config::OnUnknown;
 use crate::idempotency::record::{Generation, Job, Settlement, Stored};
-use crate::idempotency::runner::output_object;
+use crate::idempotency::runner::{failed_batch, output_object};
 use crate::idempotency::state::State;
 use crate::ports::DbError;
 use crate::store::evidence::{Evidence, PREFIX};
 use crate::store::settle::{self, Settled};
 use crate::store::{generations, row};
+use crate::time::Span;
 
 /// A runner that knows its own earlier try died settles at once: by evidence, else by policy.
 pub async fn recover(app: &App, job: &Job) -> Settlement {
@@ -117,11 +118,11 @@ async fn bring_in(app: &App, bytes: &[u8]) -> Result<(), DbError> {
             job,
             reason,
             detail,
+            again_ms,
         } => {
-            let results = app
-                .run(settle::fail(job, reason, detail, app.now()))
-                .await?;
-            settle::read_state(&results, State::Failed, &job.token)?
+            let again = again_ms.map(Span::from_millis);
+            let (batch, wanted) = failed_batch(job, reason, detail, again, app.now());
+            settle::read_state(&app.run(batch).await?, wanted, &job.token)?
         }
     };
     let job = evidence.job();

@@ -22,6 +22,9 @@ pub enum Evidence {
         reason: String,
         /// The same in words.
         detail: String,
+        /// A queued job comes again after so long; `None` where it is failed for good.
+        #[serde(default)]
+        again_ms: Option<i64>,
     },
 }
 
