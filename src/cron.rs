@@ -79,25 +79,37 @@ fn is_own(results: &[crate::ports::Rows], token: &str) -> bool {
 
 async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
     let minute = scheduled_at.seconds().div_euclid(60);
-    // Telling people has its own share, so that no backlog keeps them from hearing of it.
-    budget.force(notify::send::SUBREQUESTS);
-    let telling = Budget::new(notify::send::SUBREQUESTS, app.now().plus(TIME));
-    // Half is the drain's, however much there is to reconcile; a little is for what comes after.
+    // Telling people has its own share, so that no backlog keeps them from hearing of it; what it
+    // leaves is the others'.
+    let telling = Budget::new(
+        budget.set_aside(notify::send::SUBREQUESTS),
+        app.now().plus(TIME),
+    );
+    let notified = notify::send::tick(app, &telling, scheduled_at).await;
+    budget.put_back(telling.left());
+    // Half is the drain's, however much there is to reconcile…
     let for_drain = budget.set_aside(budget.left() / 2);
     let evidence = bring_in_evidence(app, budget, minute).await;
     let settled = reconcile(app, budget).await;
     budget.put_back(for_drain);
-    let for_rest = budget.set_aside(COST_OF_REST);
+    // …and a little is for what comes after it, however much is due.
+    let tidies = minute.rem_euclid(PURGE_EVERY) == 0;
+    let rest = if tidies {
+        COST_OF_STALE.saturating_add(COST_OF_TIDYING)
+    } else {
+        COST_OF_STALE
+    };
+    let for_rest = budget.set_aside(rest);
     let drained = drain_logged(app, budget).await;
     budget.put_back(for_rest);
     let stale = alert_stale(app, budget).await;
-    let purged = if minute.rem_euclid(PURGE_EVERY) == 0 {
+    let purged = if tidies {
+        let purged = purge(app, budget).await;
         body::sweep(app, budget, minute.div_euclid(PURGE_EVERY)).await;
-        purge(app, budget).await
+        purged
     } else {
         0
     };
-    let notified = notify::send::tick(app, &telling, scheduled_at).await;
     json!({"evidence": evidence, "settled": settled, "drained": drained.to_json(),
         "stale": stale, "purged": purged, "notified": notified.to_json(),
         "budgetLeft": budget.left()})
@@ -355,8 +367,10 @@ const MESSAGE_EVERY: Span = Span::from_hours(1);
 const COST_OF_RECONCILING: u32 = 12;
 /// The tick's summary, and the counts that the isolate gathered.
 const COST_OF_END: u32 = 4;
-/// Stale deliveries, and what is sent to people.
-const COST_OF_REST: u32 = 6;
+/// Finding and marking stale deliveries.
+const COST_OF_STALE: u32 = 2;
+/// A purge of a few outputs in R2, and a look for bodies that nobody needs.
+const COST_OF_TIDYING: u32 = 12;
 /// Reading it, committing it (some statements), deleting it.
 const COST_OF_EVIDENCE: u32 = 8;
 /// Deliveries that one tick reports as stale.

@@ -25,6 +25,7 @@ pub mod ports;
 pub mod publish;
 pub mod stats;
 pub mod store;
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 mod testing;
 pub mod time;

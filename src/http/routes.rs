@@ -50,7 +50,6 @@ async fn route(
     let segments = segments(&request.path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     match segments.as_slice() {
-        ["openapi.json"] => only("GET", request).map(|()| openapi()),
         ["healthz"] => {
             only("GET", request)?;
             let verdict = guard::check(app, guard).await;
@@ -222,10 +221,3 @@ fn not_allowed(allowed: &'static str) -> Problem {
 fn not_found() -> Problem {
     Problem::new(Code::NotFound, "There is nothing under this path.")
 }
-
-fn openapi() -> Response {
-    Response::json(200, OPENAPI).with("cache-control", "no-store")
-}
-
-/// The contract, as it is served.
-pub const OPENAPI: &str = include_str!("../../openapi.json");

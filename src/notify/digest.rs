@@ -274,6 +274,7 @@ const SITES_MAX: usize = 200;
 /// …and shown.
 const SITES_SHOWN: usize = 12;
 
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 #[path = "digest_tests.rs"]
 mod tests;

@@ -362,8 +362,11 @@ const COMMIT: &str = "UPDATE generations SET state = ?3, reason = ?4, detail = ?
   purge_at = CASE WHEN ?3 = 'held' OR EXISTS (SELECT 1 FROM deliveries \
     WHERE generation_id = ?1 AND status = 'waiting') THEN NULL ELSE ?21 END \
 WHERE id = ?1 AND token = ?2 AND (state IN ('running', 'unknown') \
-  OR (state = 'failed' AND reason = 'unknown_freed' AND EXISTS (SELECT 1 FROM claims c \
-    WHERE c.claim_key = generations.claim_key AND c.generation_id = generations.id)))";
+  OR (state = 'failed' AND reason = 'unknown_freed' AND NOT EXISTS (SELECT 1 FROM generations n \
+    WHERE n.claim_key = generations.claim_key \
+      AND n.state IN ('queued', 'running', 'unknown', 'held')) \
+    AND NOT EXISTS (SELECT 1 FROM generations n WHERE n.claim_key = generations.claim_key \
+      AND n.state = 'generated' AND n.created_at >= generations.created_at)))";
 
 const KEEP_OUTPUT: &str = "INSERT INTO outputs (output_id, part, body) \
 SELECT ?2, ?3, ?4 FROM generations WHERE id = ?1 AND output_id = ?2 ON CONFLICT DO NOTHING";
@@ -439,6 +442,7 @@ FROM generations g WHERE g.id = ?1";
 
 const LOAD_BODY: &str = "SELECT body FROM request_bodies WHERE generation_id = ?1 ORDER BY part";
 
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 #[path = "settle_tests.rs"]
 mod tests;

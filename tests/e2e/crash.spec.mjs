@@ -11,10 +11,10 @@ const MINUTE = 60_000;
 const D1 = { binding: "DB", op: "batch|run|all|first|raw" };
 
 const MOMENTS = [
-  ["before the claim", { ...D1, where: "fetch", match: "INTO claims" }],
+  ["before the claim", { ...D1, where: "fetch", match: "INTO generations" }],
   [
     "after the claim, its answer lost",
-    { ...D1, where: "fetch", match: "INTO claims", when: "after" },
+    { ...D1, where: "fetch", match: "INTO generations", when: "after" },
   ],
   ["before the running mark", { binding: "KV_DEDUP", op: "put", where: "fetch" }],
   ["before the runner is called", { binding: "RUNNER", op: "fetch", where: "fetch" }],
