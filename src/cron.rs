@@ -252,18 +252,20 @@ async fn send_again(app: &App, id: &str) -> Result<(), DbError> {
     let Some(queues) = &app.queues else {
         return Ok(());
     };
-    app.run(vec![maintenance::await_message(
-        id,
-        app.now().plus(MESSAGE_EVERY),
-    )])
-    .await?;
     let message = json!({"generationId": id}).to_string();
     if let Err(error) = queues.send("JOBS", message, Span::default()).await {
         app.log(
             "queue_refused",
             json!({"generationId": id, "error": error.to_string()}),
         );
+        return Ok(());
     }
+    // Only after it was sent: a tick that dies in between sends a second one in a minute.
+    app.run(vec![maintenance::await_message(
+        id,
+        app.now().plus(MESSAGE_EVERY),
+    )])
+    .await?;
     Ok(())
 }
 
