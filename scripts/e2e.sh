@@ -14,4 +14,5 @@ node tests/e2e/lib/prepare.mjs
 specs=("$@")
 [ $# -gt 0 ] || specs=(tests/e2e/*.spec.mjs)
 # One file at a time: each starts a workerd, and some count what happens within seconds.
-exec node --test --test-concurrency=1 --test-reporter=spec "${specs[@]}"
+exec node --disable-warning=ExperimentalWarning --test --test-concurrency=1 --test-force-exit --test-timeout=300000 \
+  --test-reporter=spec "${specs[@]}"

@@ -9,6 +9,7 @@ use crate::config::{Config, ConfigFault};
 use crate::idempotency::live::{Ended, Feed};
 use crate::idempotency::record::{Job, Settlement};
 use crate::limits::LEASE;
+use crate::outbox::budget::Budget;
 use crate::ports::{
     Clock, Database, DbError, IsolateCache, KeyValue, Objects, Outbound, Queues, Random,
     RateLimiter, Rows, Statement, Task, Telemetry, Zones,
@@ -121,6 +122,16 @@ impl App {
         store::run(&*self.db, &*self.clock, &*self.random, batch).await
     }
 
+    /// The same, at the cost of a budget: each try's statements are taken from it.
+    pub async fn run_within(
+        &self,
+        budget: &Budget,
+        batch: Vec<Statement>,
+    ) -> Result<Vec<Rows>, DbError> {
+        let spent = |statements| budget.force(statements);
+        store::run_counted(&*self.db, &*self.clock, &*self.random, batch, &spent).await
+    }
+
     /// A new id: `prefix` and 32 random hex digits.
     pub fn id(&self, prefix: &str) -> String {
         format!("{prefix}{}", hex::encode(self.random.bytes16()))
@@ -139,9 +150,7 @@ impl App {
 
     /// The date in a time zone, `YYYY-MM-DD`; in UTC for a zone nobody knows.
     pub fn local_date(&self, zone: &str, at: Timestamp) -> String {
-        let minutes = self.zones.offset_minutes(zone, at).unwrap_or(0);
-        at.plus(Span::from_minutes(i64::from(minutes)))
-            .to_date_string()
+        crate::calendar::local_date(&*self.zones, zone, at)
     }
 }
 

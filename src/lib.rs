@@ -8,6 +8,7 @@
 #[cfg(target_arch = "wasm32")]
 mod adapters;
 pub mod app;
+pub mod calendar;
 pub mod config;
 pub mod cron;
 pub mod error;
@@ -17,9 +18,14 @@ pub mod http;
 pub mod idempotency;
 pub mod key;
 pub mod limits;
+pub mod metrics;
+pub mod notify;
 pub mod outbox;
 pub mod ports;
 pub mod publish;
 pub mod stats;
 pub mod store;
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+mod testing;
 pub mod time;

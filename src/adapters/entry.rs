@@ -34,7 +34,7 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
     if is_upload(&request.path()) {
         let body = request.inner().body().map(JsValue::from);
         app.outbound = Rc::new(Forwarder(RefCell::new(body)));
-        return respond(handle(&app, &guard(), &head(&request)?).await);
+        return respond(handle(&app, &guard(), &head(&request)).await);
     }
     let answer = match read(request).await? {
         Some(request) => handle(&app, &guard(), &request).await,
@@ -88,7 +88,7 @@ async fn queue(
 
 /// Reads a request, its body up to the largest that any call takes.
 async fn read(mut request: Request) -> worker::Result<Option<message::Request>> {
-    let head = head(&request)?;
+    let head = head(&request);
     let mut body: Vec<u8> = Vec::new();
     if request.inner().body().is_some() {
         let mut stream = request.stream()?;
@@ -104,18 +104,30 @@ async fn read(mut request: Request) -> worker::Result<Option<message::Request>> 
 }
 
 /// A request without its body.
-fn head(request: &Request) -> worker::Result<message::Request> {
-    let url = request.url()?;
+fn head(request: &Request) -> message::Request {
     let headers = request.headers().entries();
-    Ok(message::Request {
+    message::Request {
         method: request.method().to_string(),
-        path: url.path().to_owned(),
-        query: url.query().unwrap_or_default().to_owned(),
+        path: request.path(),
+        query: query(request),
         headers: headers
             .map(|(name, value)| (name.to_ascii_lowercase(), value))
             .collect(),
         body: Vec::new(),
-    })
+    }
+}
+
+/// The query of a URL that the platform has parsed: to parse it again would take the tables of
+/// international host names along.
+pub(super) fn query(request: &Request) -> String {
+    let url = request.inner().url();
+    let target = url
+        .split_once('#')
+        .map_or(url.as_str(), |(target, _)| target);
+    target
+        .split_once('?')
+        .map(|(_, query)| query.to_owned())
+        .unwrap_or_default()
 }
 
 fn respond(answer: message::Response) -> worker::Result<Response> {

@@ -10,8 +10,10 @@ use worker::{
     Storage, durable_object,
 };
 
+use super::entry::query;
 use super::settings::app;
 use crate::app::{Runner as RunnerPort, RunnerError};
+use crate::http::query::value;
 use crate::idempotency::actor::{Actor, ActorStorage};
 use crate::idempotency::live::{Feed, Follower, Step};
 use crate::idempotency::record::{Job, Settlement};
@@ -140,7 +142,7 @@ impl RunnerPort for Remote {
 }
 
 /// The Durable Object. Its `fetch` stores and joins, its alarm works; one object a generation.
-#[durable_object]
+#[durable_object(alarm)]
 pub struct Runner {
     state: Rc<State>,
     env: Env,
@@ -165,17 +167,16 @@ impl DurableObject for Runner {
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let app = self.app();
-        let url = request.url()?;
+        let query = query(&request);
         let number = |wanted: &str| {
-            url.query_pairs()
-                .find(|(name, _)| name == wanted)
-                .and_then(|(_, value)| value.parse::<u32>().ok())
+            value(&query, wanted)
+                .and_then(|value| value.parse::<u32>().ok())
                 .unwrap_or_default()
         };
-        let answer = match url.path() {
+        let answer = match request.path().as_str() {
             "/follow" => {
                 let given = usize::try_from(number("from")).unwrap_or(usize::MAX);
-                match self.actor.follow(given).await {
+                match self.actor.follow(&app, given).await {
                     Ok(follower) => return streamed(follower),
                     Err(error) => Err(error),
                 }
@@ -252,13 +253,9 @@ impl ActorStorage for Durable {
         Box::pin(async move { self.0.delete_all().await.map_err(|e| e.to_string()) })
     }
 
-    fn wake(&self) -> Task<'_, Result<(), String>> {
-        Box::pin(async move {
-            self.0
-                .set_alarm(std::time::Duration::ZERO)
-                .await
-                .map_err(|e| e.to_string())
-        })
+    fn wake(&self, after: Span) -> Task<'_, Result<(), String>> {
+        let after = std::time::Duration::from_millis(u64::try_from(after.millis()).unwrap_or(0));
+        Box::pin(async move { self.0.set_alarm(after).await.map_err(|e| e.to_string()) })
     }
 }
 

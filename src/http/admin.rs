@@ -88,7 +88,7 @@ pub async fn list_accounts(app: &App, request: &Request) -> Result<Response, Pro
                 "label": row.optional_text("label")?,
                 "defaults": defaults,
                 "createdAt": row.time("created_at")?.to_rfc3339(),
-                "revokedAt": row.optional_time("revoked_at")?.map(|at| at.to_rfc3339()),
+                "revokedAt": row.optional_time("revoked_at")?.map(super::super::time::Timestamp::to_rfc3339),
             });
             Ok((row.text("account")?, key))
         })
@@ -156,7 +156,7 @@ pub async fn create_key(app: &App, request: &Request, account: &str) -> Result<R
     );
     let defaults = body
         .get("defaults")
-        .map_or_else(|| "{}".to_owned(), |json| json.write());
+        .map_or_else(|| "{}".to_owned(), super::super::key::json::Json::write);
     let label = wanted.label.as_deref();
     let failed = |error: DbError| store_problem(app, &error);
     let mut batch = accounts::add_key(
@@ -201,9 +201,10 @@ pub async fn revoke_key(app: &App, id: &str) -> Result<Response, Problem> {
     .with("cache-control", "no-store"))
 }
 
-/// `POST /admin/drain`.
-pub async fn drain_now(app: &App) -> Result<Response, Problem> {
+/// `POST /admin/drain`, in an invocation that has spent so many subrequests already.
+pub async fn drain_now(app: &App, spent: u32) -> Result<Response, Problem> {
     let budget = Budget::new(app.config().subrequest_budget, app.now().plus(DRAIN_TIME));
+    budget.force(spent);
     let drained = drain(app, &budget)
         .await
         .map_err(|error| store_problem(app, &error))?;

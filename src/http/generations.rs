@@ -260,7 +260,7 @@ pub fn estimate(app: &App, model: &str, body: &Json, bytes: usize) -> Result<i64
     app.config()
         .prices
         .estimate(model, &bounds, app.now())
-        .map(|cost| cost.micro_usd_rounded_up())
+        .map(super::super::gemini::price::NanoUsd::micro_usd_rounded_up)
         .ok_or_else(|| {
             Problem::new(
                 Code::UnknownModelPrice,

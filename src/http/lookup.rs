@@ -85,7 +85,10 @@ pub fn summary(generation: &Generation) -> Map<String, Value> {
     put("createdAt", generation.created_at.to_rfc3339().into());
     put(
         "completedAt",
-        generation.completed_at.map(|at| at.to_rfc3339()).into(),
+        generation
+            .completed_at
+            .map(super::super::time::Timestamp::to_rfc3339)
+            .into(),
     );
     if generation.output_id.is_some() {
         put("usage", usage_json(&generation.tokens));

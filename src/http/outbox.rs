@@ -57,7 +57,7 @@ pub async fn index(
 
 /// A delivery as the API shows it.
 pub fn delivery(row: Row<'_>) -> Result<Value, DbError> {
-    let time = |column| Ok::<_, DbError>(row.optional_time(column)?.map(|at| at.to_rfc3339()));
+    let time = |column| Ok::<_, DbError>(row.optional_time(column)?.map(Timestamp::to_rfc3339));
     let attempts: Value = serde_json::from_str(&row.text("attempt_log")?)
         .map_err(|_| DbError::Fatal("column attempt_log is not JSON".to_owned()))?;
     let status = row.text("status")?;

@@ -6,7 +6,7 @@ use crate::guard::{self, Memory, Verdict};
 use crate::http::auth::{Anywhere, Principal, authenticate};
 use crate::http::message::{Request, Response};
 use crate::http::outbox::Action;
-use crate::http::{admin, dropin, generations, health, lookup, outbox};
+use crate::http::{account, admin, digest, dropin, generations, health, lookup, outbox, usage};
 
 /// Answers a request; never fails and never panics.
 pub async fn handle(app: &App, guard: &Memory, request: &Request) -> Response {
@@ -50,7 +50,6 @@ async fn route(
     let segments = segments(&request.path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     match segments.as_slice() {
-        ["openapi.json"] => only("GET", request).map(|()| openapi()),
         ["healthz"] => {
             only("GET", request)?;
             let verdict = guard::check(app, guard).await;
@@ -141,6 +140,7 @@ async fn admin_call(
         let verdict = guard::check(app, guard).await;
         return Ok(health::details(app, &verdict).await);
     }
+    let guarded = if *guard.borrow() { 0 } else { guard::COST_MAX };
     fit(app, guard).await?;
     match (request.method.as_str(), rest) {
         ("POST", ["accounts"]) => admin::create_account(app, request).await,
@@ -148,7 +148,7 @@ async fn admin_call(
         ("PATCH", ["accounts", name]) => admin::change_account(app, request, name).await,
         ("POST", ["accounts", name, "keys"]) => admin::create_key(app, request, name).await,
         ("DELETE", ["keys", id]) => admin::revoke_key(app, id).await,
-        ("POST", ["drain"]) => admin::drain_now(app).await,
+        ("POST", ["drain"]) => admin::drain_now(app, guarded).await,
         (_, ["accounts"]) => Err(not_allowed("GET, POST")),
         (_, ["accounts", _]) => Err(not_allowed("PATCH")),
         (_, ["accounts", _, "keys"] | ["drain"]) => Err(not_allowed("POST")),
@@ -188,8 +188,13 @@ async fn api_call(
         ("POST", ["outbox", id, "cancel"]) => {
             outbox::act(app, &principal, id, Action::Cancel).await
         }
+        ("GET", ["usage"]) => usage::get(app, &principal, request).await,
+        ("GET", ["account"]) => account::get(app, &principal, request).await,
+        ("GET", ["digest"]) => digest::get(app, &principal, request).await,
         (_, ["generations"]) => Err(not_allowed("GET, POST")),
-        (_, ["generations", _] | ["outbox"]) => Err(not_allowed("GET")),
+        (_, ["generations", _] | ["outbox" | "usage" | "account" | "digest"]) => {
+            Err(not_allowed("GET"))
+        }
         (_, ["generations", _, "resolve"] | ["outbox", _, "requeue" | "cancel"]) => {
             Err(not_allowed("POST"))
         }
@@ -216,10 +221,3 @@ fn not_allowed(allowed: &'static str) -> Problem {
 fn not_found() -> Problem {
     Problem::new(Code::NotFound, "There is nothing under this path.")
 }
-
-fn openapi() -> Response {
-    Response::json(200, OPENAPI).with("cache-control", "no-store")
-}
-
-/// The contract, as it is served.
-pub const OPENAPI: &str = include_str!("../../openapi.json");

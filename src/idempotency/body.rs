@@ -109,8 +109,9 @@ pub async fn sweep(app: &App, budget: &Budget, part: i64) -> u32 {
             break;
         }
         let needed = match app.run(settle::load(id)).await {
-            Ok(results) => settle::read_load(&results, 0)
-                .map_or(true, |found| found.is_some_and(|(_, body)| !body.is_empty())),
+            Ok(results) => settle::read_load(&results, 0).map_or(true, |found| {
+                found.is_some_and(|(_, body)| !body.is_empty())
+            }),
             Err(_) => true,
         };
         if !needed && objects.delete(&name).await.is_ok() {
@@ -139,7 +140,10 @@ mod tests {
 
     #[test]
     fn a_body_is_never_taken_for_a_place() {
-        assert_eq!(place("r2:_oncepress/requests/gen_1"), Some("_oncepress/requests/gen_1"));
+        assert_eq!(
+            place("r2:_oncepress/requests/gen_1"),
+            Some("_oncepress/requests/gen_1")
+        );
         for body in ["{}", "", "r2:elsewhere", " r2:_oncepress/requests/x"] {
             assert_eq!(place(body), None, "{body}");
         }

@@ -73,11 +73,7 @@ impl Lasting {
                 Ok(None)
             }
             State::Running | State::Queued => Ok(None),
-            State::Generated
-            | State::Held
-            | State::Failed
-            | State::Unknown
-            | State::Superseded => {
+            State::Generated | State::Held | State::Failed | State::Unknown | State::Superseded => {
                 let settlement = settlement_of(&self.app, &generation).await?;
                 Ok(Some(Box::new(Ended::new(settlement, self.given))))
             }

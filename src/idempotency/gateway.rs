@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
-use crate::publish::target::{Placeholders, expand};
 use crate::error::{Code, Problem};
 use crate::idempotency::body;
 use crate::idempotency::live::Live;
@@ -20,13 +19,19 @@ use crate::idempotency::runner::execute;
 use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
 use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
+use crate::metrics::Cause;
 use crate::ports::DbError;
+use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
 use crate::store::claims::{self, Claim, Claimed, Destination};
 use crate::store::settle;
 use crate::time::{Span, Timestamp};
 
 /// A request whose keys are known: nothing of it has been stored yet.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a column, or a fact of the request"
+)]
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Who asks.
@@ -147,7 +152,8 @@ pub async fn ask(app: &App, asked: Asked) -> Result<Reply, Problem> {
     let keys = Keys::of(&asked);
     match cached(app, &asked, &keys).await {
         Cached::Result(stored) => {
-            app.count_replay(&stored);
+            let cause = Cause::of(asked.surface, asked.background);
+            app.count_replay(&stored, &asked.access.timezone, cause);
             return Ok(Reply::Replayed(stored));
         }
         Cached::Unreadable if app.config().kv_failure_policy == KvFailurePolicy::Deny => {
@@ -176,15 +182,13 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         .get(&keys.mark, now)
         .and_then(|text| Mark::parse(&text));
     if let Some(Mark::Result(stored)) = &local
-        && usable(stored, asked, keys)
+        && usable(stored, asked, keys, now)
     {
         return Cached::Result(stored.clone());
     }
-    app.count("kv_read");
-    let text = match app.kv.get(&keys.mark).await {
+    let text = match app.kv_get(&keys.mark).await {
         Ok(text) => text,
         Err(error) => {
-            app.count("kv_read_error");
             app.log(
                 "kv_read_failed",
                 json!({"requestId": asked.request_id,
@@ -199,11 +203,11 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         }
     };
     match text.as_deref().and_then(Mark::parse) {
-        Some(Mark::Result(stored)) if usable(&stored, asked, keys) => {
+        Some(Mark::Result(stored)) if usable(&stored, asked, keys, now) => {
             remember(app, &keys.mark, &stored);
             Cached::Result(stored)
         }
-        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys) => {
+        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys, now) => {
             fetch_pointed(app, stored, &object).await
         }
         _ => Cached::Nothing,
@@ -225,10 +229,10 @@ async fn fetch_pointed(app: &App, mut stored: Box<Stored>, object: &str) -> Cach
 }
 
 /// Whether a cached result answers this request as it is.
-fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
+fn usable(stored: &Stored, asked: &Asked, keys: &Keys, now: Timestamp) -> bool {
     let operation = asked.operation.is_some();
     let anchor = if operation {
-        stored.anchor_at.max(asked.anchor)
+        stored.anchor_at.max(now)
     } else {
         asked.anchor
     };
@@ -237,7 +241,7 @@ fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
             asked,
             &stored.destinations,
             &stored.generation_id,
-            stored.created_at,
+            stored.anchor_at,
             stored.topic.as_deref(),
         )
         .is_empty()
@@ -314,7 +318,7 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
         return fresh(app, &asked, keys, claim).await;
     }
     let standing = standing_of(&holder);
-    match verdict(Some(&standing), &ask_of(&asked, keys), now) {
+    match verdict(Some(&standing), &ask_of(&asked, keys, now), now) {
         Verdict::Fresh => Err(no_credits(&claim, credits)),
         Verdict::Conflict => Err(conflict(&asked, &holder)),
         Verdict::Pending => Err(pending(&holder.id)),
@@ -326,9 +330,9 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
 
 fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     let generation_id = app.id("gen_");
-    let destinations = resolve(asked, &generation_id, asked.anchor, asked.topic.as_deref());
+    let ask = ask_of(asked, keys, now);
+    let destinations = resolve(asked, &generation_id, ask.anchor, asked.topic.as_deref());
     let queued = asked.background && app.queues.is_some();
-    let ask = ask_of(asked, keys);
     let expires_at = if ask.operation {
         now.plus(OPERATION_KEY_TTL)
     } else {
@@ -379,12 +383,14 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     }
 }
 
-fn ask_of(asked: &Asked, keys: &Keys) -> Ask {
+/// A scheduler's slot moves the window of a derived key, never the 24 hours of an operation key.
+fn ask_of(asked: &Asked, keys: &Keys, now: Timestamp) -> Ask {
+    let operation = asked.operation.is_some();
     Ask {
         fingerprint: keys.fingerprint.clone(),
-        operation: asked.operation.is_some(),
-        anchor: asked.anchor,
-        anchor_given: asked.anchor_given,
+        operation,
+        anchor: if operation { now } else { asked.anchor },
+        anchor_given: asked.anchor_given && !operation,
     }
 }
 
@@ -512,6 +518,7 @@ pub fn after_commit(app: &App, settlement: &Settlement) {
         if !stored.destinations.is_empty() {
             crate::outbox::drain::drain_generation(&app, &stored.generation_id).await;
         }
+        app.flush_now().await;
     }));
 }
 
@@ -531,16 +538,15 @@ pub async fn mark_result(app: &App, stored: &Stored) {
 
 /// The name of a stored result's mark.
 fn mark_key(stored: &Stored) -> String {
-    match stored.claim_key.strip_prefix("o:") {
-        Some(operation) => format!("op:{operation}"),
-        None => {
-            let scope = stored
-                .claim_key
-                .strip_prefix("d:")
-                .unwrap_or(&stored.claim_key);
-            let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
-            format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
-        }
+    if let Some(operation) = stored.claim_key.strip_prefix("o:") {
+        format!("op:{operation}")
+    } else {
+        let scope = stored
+            .claim_key
+            .strip_prefix("d:")
+            .unwrap_or(&stored.claim_key);
+        let (scope, digest) = scope.rsplit_once(':').unwrap_or((scope, ""));
+        format!("idem:{scope}:{}", digest.get(..32).unwrap_or(digest))
     }
 }
 
@@ -552,9 +558,7 @@ fn mark_running(app: &App, key: String) {
 }
 
 async fn put_mark(app: &App, key: &str, text: String) {
-    app.count("kv_write");
-    if let Err(error) = app.kv.put(key, text, Some(KV_MARK_TTL)).await {
-        app.count("kv_write_error");
+    if let Err(error) = app.kv_put(key, text, Some(KV_MARK_TTL)).await {
         app.log("kv_write_failed", json!({"error": error.to_string()}));
     }
 }
@@ -621,11 +625,19 @@ fn made(
 
 /// What the end of a run that was followed means to the caches and the figures; `body` is its whole
 /// answer, where the follower has kept it.
-pub(crate) fn followed(app: &App, mark: &str, made: bool, end: &Settlement, body: Option<String>) {
+///
+/// `caught` is the account's time zone where the follower's request was a duplicate.
+pub(crate) fn followed(
+    app: &App,
+    mark: &str,
+    caught: Option<&str>,
+    end: &Settlement,
+    body: Option<String>,
+) {
     match end {
         Settlement::Generated { stored } => {
-            if !made {
-                app.count_replay(stored);
+            if let Some(zone) = caught {
+                app.count_replay(stored, zone, Cause::Overlap);
             }
             if let Some(body) = body {
                 let whole = Stored {
@@ -636,7 +648,7 @@ pub(crate) fn followed(app: &App, mark: &str, made: bool, end: &Settlement, body
             }
         }
         Settlement::Held { .. } | Settlement::Failed { .. } | Settlement::Unknown { .. } => {
-            if made {
+            if caught.is_none() {
                 app.isolate.remove(mark);
             }
         }
@@ -653,7 +665,11 @@ pub(crate) fn failure(generation_id: &str, settlement: Settlement) -> Problem {
             google,
         } => {
             let known = Code::parse(&code).unwrap_or(Code::Internal);
-            let mut problem = Problem::new(known, detail).generation(generation_id);
+            // A definite failure gives all of its credits back; where the outcome is unknown this
+            // header is absent.
+            let mut problem = Problem::new(known, detail)
+                .generation(generation_id)
+                .header("x-oncepress-credits", "0");
             if let Some(ms) = retry_after_ms {
                 problem = problem.after(Span::from_millis(ms));
             }
@@ -731,7 +747,8 @@ async fn replay(
     result
         .destinations
         .extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
-    app.count_replay(&result);
+    let cause = Cause::of(asked.surface, asked.background);
+    app.count_replay(&result, &asked.access.timezone, cause);
     // An operation key's anchor is its creation, so a mark answers for the rest of its life.
     remember(app, &keys.mark, &result);
     let (handle, again, owed) = (app.clone(), result.clone(), !more.is_empty());
@@ -801,7 +818,7 @@ async fn attach(
     };
     match settlement {
         Some(Settlement::Generated { stored }) => {
-            app.count_replay(&stored);
+            app.count_replay(&stored, &asked.access.timezone, Cause::Overlap);
             remember(app, &keys.mark, &stored);
             Ok(Reply::Replayed(stored))
         }
@@ -834,6 +851,17 @@ async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlem
     let Some((generation, body)) = found else {
         return Err(pending(id));
     };
+    let age = app.now().since(generation.updated_at);
+    if generation.state == State::Running && age < FORGOTTEN_AFTER {
+        // Its claimant may be about to start it.
+        let left = FORGOTTEN_AFTER.saturating_add(Span::from_millis(age.millis().saturating_neg()));
+        if let Some(settlement) = poll(app, id, left.min(wait)).await? {
+            return Ok(Some(settlement));
+        }
+        if left >= wait {
+            return Ok(None);
+        }
+    }
     if generation.state == State::Running {
         let started = run(app, Job::of(&generation), body, wait).await;
         return started.map_err(|_| pending(id));
@@ -869,5 +897,8 @@ async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Pro
     }
 }
 
+/// A claim whose runner does not know it after this long was left by a claimant that died; between
+/// claim and start lie milliseconds.
+const FORGOTTEN_AFTER: Span = Span::from_seconds(10);
 /// Between two looks at a generation that no runner can be asked about.
 const POLL: Span = Span::from_seconds(1);

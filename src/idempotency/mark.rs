@@ -25,7 +25,11 @@ impl Mark {
     /// The text of a result mark: one line of JSON, then the body as it is.
     pub fn result(stored: &Stored) -> String {
         let head = serde_json::to_string(stored).unwrap_or_default();
-        let mut text = String::with_capacity(head.len().saturating_add(stored.body.len() + 8));
+        let mut text = String::with_capacity(
+            head.len()
+                .saturating_add(stored.body.len())
+                .saturating_add(8),
+        );
         text.push_str("result ");
         text.push_str(&head);
         text.push('\n');

@@ -38,6 +38,10 @@ impl Surface {
 }
 
 /// A generation as a runner knows it: everything but the request's body.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a column, or a fact of the request"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The generation's id.
@@ -135,6 +139,10 @@ pub struct Tokens {
 }
 
 /// A row of `generations`.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a column, or a fact of the request"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct Generation {

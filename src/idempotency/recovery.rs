@@ -18,7 +18,7 @@ use crate::store::{generations, row};
 /// A runner that knows its own earlier try died settles at once: by evidence, else by policy.
 pub async fn recover(app: &App, job: &Job) -> Settlement {
     match bring_in_by_name(app, &evidence_name(job)).await {
-        Ok(true) | Ok(false) => {}
+        Ok(true | false) => {}
         Err(error) => return undecided(&error),
     }
     match look_up(app, &job.generation_id).await {
@@ -60,15 +60,15 @@ pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
         detail: why.to_owned(),
     };
     let frees = !job.operation && app.config().on_unknown == OnUnknown::Regenerate;
-    let batch = if job.from_queue && frees {
-        settle::free_to_queue(job, why, now)
-    } else {
-        let mut batch = settle::unknown(job, "cut", why, now);
-        if frees {
-            batch.extend(settle::free_unknown(&job.generation_id, &job.token, now));
-        }
-        batch
-    };
+    let mut batch = Vec::new();
+    if job.from_queue && frees {
+        batch.extend(settle::free_to_queue(job, why, now));
+    }
+    // What went back into the queue is not running any more, and stays as it is.
+    batch.extend(settle::unknown(job, "cut", why, now));
+    if frees {
+        batch.extend(settle::free_unknown(&job.generation_id, &job.token, now));
+    }
     let result = app.run(batch).await;
     app.log(
         "generation_unknown",
@@ -78,21 +78,25 @@ pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
     unknown
 }
 
-/// Brings one piece of evidence into the database, if it is there; `true` where it was.
+/// Brings one piece of evidence into the database, if it is there; `true` where it was. A store
+/// that can't be read is an error: it may hold what was paid for.
 pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
-    if let Some(objects) = &app.objects
-        && let Ok(Some(object)) = objects.get(name).await
-    {
-        bring_in(app, &object.bytes).await?;
-        // Left over where this fails; bringing it in again changes nothing.
-        let _ = objects.delete(name).await;
-        return Ok(true);
+    let unread = |error: String| DbError::Transient(error);
+    if let Some(objects) = &app.objects {
+        let found = objects.get(name).await;
+        if let Some(object) = found.map_err(|error| unread(error.to_string()))? {
+            bring_in(app, &object.bytes).await?;
+            // Left over where this fails; bringing it in again changes nothing.
+            let _ = objects.delete(name).await;
+            return Ok(true);
+        }
     }
-    let Ok(Some(text)) = app.kv.get(name).await else {
+    let found = app.kv_get(name).await;
+    let Some(text) = found.map_err(|error| unread(error.to_string()))? else {
         return Ok(false);
     };
     bring_in(app, text.as_bytes()).await?;
-    let _ = app.kv.delete(name).await;
+    let _ = app.kv_delete(name).await;
     Ok(true)
 }
 
@@ -184,7 +188,7 @@ pub async fn stored(
             .as_deref()
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default(),
-        object: in_r2(generation).map(|id| output_object(id)),
+        object: in_r2(generation).map(output_object),
         body,
     })
 }

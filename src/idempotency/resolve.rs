@@ -36,8 +36,9 @@ pub async fn resolve(
 ) -> Result<Resolved, Problem> {
     let overdue = generation.state == State::Running && app.now() >= generation.lease_until;
     let allowed = match (generation.state, request.action) {
-        (State::Held, _) => true,
-        (State::Unknown, ResolveAction::Regenerate | ResolveAction::Abandon) => true,
+        (State::Held, _) | (State::Unknown, ResolveAction::Regenerate | ResolveAction::Abandon) => {
+            true
+        }
         (State::Running, ResolveAction::Regenerate | ResolveAction::Abandon) => overdue,
         _ => false,
     };

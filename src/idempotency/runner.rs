@@ -9,10 +9,11 @@ use serde_json::json;
 use crate::app::App;
 use crate::gemini::error::{Class, Failure, FailureCode, transport};
 use crate::idempotency::body;
-use crate::idempotency::output::{Bought, Tap, buy};
+use crate::idempotency::output::{Bought, Tap, buy, credits};
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
 use crate::limits::{D1_TEXT_MAX_BYTES, GEMINI_DEADLINE, OUTPUT_INLINE_MAX_BYTES};
+use crate::metrics::{Point, Scope};
 use crate::ports::{HttpError, Object};
 use crate::store::evidence::Evidence;
 use crate::store::settle::{self, Purchase, Settled};
@@ -61,8 +62,11 @@ pub async fn settle_purchase(app: &App, job: &Job, bought: Bought) -> Settlement
     place_output(app, &mut purchase, &mut stored).await;
     loop {
         match commit(app, job, &purchase).await {
-            Ok(Settled::Yes) => return settled(purchase, stored),
-            Ok(Settled::Lost(state)) => return superseded(app, job, &purchase, state).await,
+            Ok((Settled::Yes, held)) => {
+                purchase.held = purchase.held.or(held);
+                return settled(purchase, stored);
+            }
+            Ok((Settled::Lost(state), _)) => return superseded(app, job, &purchase, state).await,
             Err(error) => {
                 app.log(
                     "commit_refused",
@@ -91,9 +95,10 @@ async fn commit(
     app: &App,
     job: &Job,
     purchase: &Purchase,
-) -> Result<Settled, crate::ports::DbError> {
+) -> Result<(Settled, Option<String>), crate::ports::DbError> {
     let results = app.run(settle::commit(job, purchase)).await?;
-    settle::read_commit(&results, &purchase.output_id)
+    let settled = settle::read_commit(&results, &purchase.output_id)?;
+    Ok((settled, settle::read_held(&results)?))
 }
 
 /// A large output goes to R2 before the commit; where that fails it goes into the database, in
@@ -248,13 +253,7 @@ pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
             return true;
         }
     }
-    let kept = app.kv.put(&name, text, None).await;
-    app.count(if kept.is_ok() {
-        "kv_write"
-    } else {
-        "kv_write_error"
-    });
-    kept.is_ok()
+    app.kv_put(&name, text, None).await.is_ok()
 }
 
 fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
@@ -271,20 +270,24 @@ fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
         "pipeline": job.pipeline, "model": job.model, "state": state, "reason": reason,
         "durationMs": took.millis()}),
     );
-    app.telemetry.point(
-        &job.account,
-        &[
-            "generation",
-            &job.account,
-            &job.site,
-            &job.pipeline,
-            &job.model,
-            state,
-            reason.unwrap_or_default(),
-        ],
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one run")]
-        &[1.0, took.millis() as f64],
-    );
+    let cost_nano = match settlement {
+        Settlement::Generated { stored } | Settlement::Held { stored, .. } => stored.cost_nano,
+        Settlement::Failed { .. } | Settlement::Unknown { .. } => 0,
+    };
+    Point::Generation {
+        scope: Scope {
+            account: &job.account,
+            site: &job.site,
+            pipeline: &job.pipeline,
+            model: &job.model,
+        },
+        state,
+        reason: reason.unwrap_or_default(),
+        surface: job.surface,
+        took_ms: took.millis(),
+        cost_micro: credits(cost_nano),
+    }
+    .write(&*app.telemetry);
 }
 
 /// Below this Gemini is not called at all.

@@ -3,7 +3,7 @@
 //! Both are total functions of what is stored and the present moment. The arbiter's SQL
 //! (`store::claims`) makes the same decision inside one transaction; a test holds the two together.
 
-use crate::time::{Span, Timestamp};
+use crate::time::Timestamp;
 
 /// Where a generation is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,13 +95,12 @@ pub struct Ask {
 
 impl Ask {
     /// The latest anchor of a first request that this one can repeat. A given slot before the
-    /// first one's is another slot; a clock that lags by up to [`CLOCK_SKEW`], or an arrival that
-    /// another machine saw a little earlier, is the same one.
+    /// first one's is another slot; an arrival before it is the clock of another machine.
     pub fn latest_anchor(&self) -> Timestamp {
         if self.operation || !self.anchor_given {
             Timestamp::from_millis(MAX_TIME_MS)
         } else {
-            self.anchor.plus(CLOCK_SKEW)
+            self.anchor
         }
     }
 }
@@ -129,15 +128,14 @@ pub fn verdict(standing: Option<&Standing>, ask: &Ask, now: Timestamp) -> Verdic
         return Verdict::Fresh;
     };
     let settled = match standing.state {
-        State::Failed | State::Superseded => return Verdict::Fresh,
         State::Queued => Verdict::Attach,
         State::Running if now < standing.lease_until => Verdict::Attach,
         State::Running | State::Unknown => Verdict::Pending,
         State::Held => Verdict::Held,
         State::Generated if standing.owed || in_window(standing, ask) => Verdict::Replay,
-        State::Generated => return Verdict::Fresh,
+        State::Generated | State::Failed | State::Superseded => Verdict::Fresh,
     };
-    if ask.operation && ask.fingerprint != standing.fingerprint {
+    if settled != Verdict::Fresh && ask.operation && ask.fingerprint != standing.fingerprint {
         return Verdict::Conflict;
     }
     settled
@@ -147,14 +145,13 @@ fn in_window(standing: &Standing, ask: &Ask) -> bool {
     ask.anchor < standing.expires_at && standing.anchor_at <= ask.latest_anchor()
 }
 
-/// How far the clocks of two machines, or of a scheduler and ours, may lie apart.
-pub const CLOCK_SKEW: Span = Span::from_minutes(5);
 /// Past every date that this service meets, and exact in a double.
 const MAX_TIME_MS: i64 = 9_007_199_254_740_991;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Span;
 
     const T0: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -223,15 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_slot_is_another_slot_but_a_lagging_clock_is_not() {
+    fn an_earlier_slot_is_another_slot_but_an_earlier_arrival_is_not() {
         let done = standing(State::Generated);
         let slot = |ms| Ask {
             anchor: T0.plus(Span::from_millis(ms)),
             anchor_given: true,
             ..ask(0)
         };
-        assert_eq!(verdict(Some(&done), &slot(-300_000), T0), Verdict::Replay);
-        assert_eq!(verdict(Some(&done), &slot(-300_001), T0), Verdict::Fresh);
+        assert_eq!(verdict(Some(&done), &slot(0), T0), Verdict::Replay);
+        assert_eq!(verdict(Some(&done), &slot(-1), T0), Verdict::Fresh);
         let arrival = Ask {
             anchor_given: false,
             ..slot(-8 * 3_600_000)

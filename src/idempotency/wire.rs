@@ -166,7 +166,10 @@ mod tests {
                 stored: Box::new(stored()),
             }),
         ];
-        let wire: Vec<u8> = steps.iter().flat_map(|step| write_step(step).into_bytes()).collect();
+        let wire: Vec<u8> = steps
+            .iter()
+            .flat_map(|step| write_step(step).into_bytes())
+            .collect();
         for size in [1, 2, 3, 7, wire.len()] {
             let mut reader = StepReader::default();
             let mut read = Vec::new();

@@ -223,13 +223,11 @@ impl<'a> Parser<'a> {
         if let Some(plain) = char::from_u32(first) {
             return Ok(plain);
         }
-        if first > HIGH_SURROGATE_LAST || !self.take(b'\\') {
-            return Err(self.lone(start));
-        }
-        if self.peek() != Some(b'u') {
+        if !self.take(b'\\') || self.peek() != Some(b'u') {
             return Err(self.lone(start));
         }
         let second = self.four_hex_digits(start)?;
+        // A low surrogate in front puts the sum beyond the last character.
         let low = second
             .checked_sub(LOW_SURROGATE_FIRST)
             .filter(|low| *low < SURROGATE_SPAN);
@@ -360,7 +358,6 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Up to so many names are compared each with each: cheaper than a sort, and without allocation.
 const FEW_MEMBERS: usize = 12;
 const HIGH_SURROGATE_FIRST: u32 = 0xd800;
-const HIGH_SURROGATE_LAST: u32 = 0xdbff;
 const LOW_SURROGATE_FIRST: u32 = 0xdc00;
 const SURROGATE_SPAN: u32 = 0x400;
 

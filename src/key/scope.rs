@@ -21,7 +21,7 @@ impl Name {
 
     /// Reads a name by [`Name::RULE`]; anything else is `None`.
     pub fn parse(text: &str) -> Option<Self> {
-        let fits = (1..=NAME_MAX_CHARS).contains(&text.len());
+        let fits = text.len() <= NAME_MAX_CHARS;
         let starts = text.starts_with(|first: char| is_letter_or_digit(first));
         let plain = text
             .chars()

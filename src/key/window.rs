@@ -154,12 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_before_the_anchor_is_another_purchase_but_an_arrival_before_it_is_clock_skew() {
+    fn the_window_starts_at_the_anchor_for_slots_and_ends_before_its_end_for_all() {
         let window = Window::open(Anchor::Arrival(NOW), None).unwrap();
         let before = NOW.minus(Span::from_millis(1));
         assert!(!window.covers(Anchor::Requested(before)));
         assert!(window.covers(Anchor::Arrival(before)));
         assert!(window.covers(Anchor::Requested(NOW)));
+        for anchor in [Anchor::Requested, Anchor::Arrival] {
+            assert!(window.covers(anchor(window.end().minus(Span::from_millis(1)))));
+            assert!(!window.covers(anchor(window.end())));
+        }
     }
 
     proptest! {

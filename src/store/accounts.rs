@@ -84,6 +84,14 @@ pub fn find(account: &str) -> Statement {
     )
 }
 
+/// What an account has spent and reserved on a day.
+pub fn credit_day(account: &str, day: &str) -> Statement {
+    statement(
+        "SELECT spent, reserved FROM credit_days WHERE account = ?1 AND day = ?2",
+        vec![text(account), text(day)],
+    )
+}
+
 /// A page of accounts in order of their names.
 pub fn list(after: &str, limit: usize) -> Statement {
     statement(

@@ -53,6 +53,15 @@ function summarise(entries) {
   };
 }
 
+function rowsReadBySql(entries) {
+  const by = Map.groupBy(
+    entries.filter(({ rowsRead }) => rowsRead > 0),
+    ({ subject }) => subject.replaceAll(/\s+/g, " ").slice(0, 90),
+  );
+  const sum = (list) => list.reduce((total, { rowsRead }) => total + rowsRead, 0);
+  return [...by].map(([sql, list]) => [`${list.length} × ${sql}`, sum(list)]);
+}
+
 // Work after the answer (`waitUntil`, the drain) is over once the journal stops growing.
 async function quiet() {
   let length = -1;
@@ -116,7 +125,9 @@ test("a drain reads at most 9 rows a due row", async (context) => {
   const since = (await worker.e2e("GET", "journal")).length;
   await worker.cron();
   await quiet();
-  const figures = summarise(await worker.journal(since));
+  const entries = await worker.journal(since);
+  const figures = summarise(entries);
   context.diagnostic(`a tick with ${DUE} due rows: ${JSON.stringify(figures)}`);
+  for (const [sql, rowsRead] of rowsReadBySql(entries)) context.diagnostic(`${rowsRead} rows: ${sql}`);
   assert.ok(figures.d1RowsRead <= 9 * DUE, `${figures.d1RowsRead} rows read`);
 });

@@ -23,8 +23,11 @@ describe("D1 and R2", () => {
     const { tag, body } = stage.owedRequest();
     await worker.rules({ ...D1, where: "runner", match: "outputs", error: OVERLOADED });
     const answer = await client.generate(body, { prefer: "wait=25" });
-    assert.ok([202, 503].includes(answer.status), `${answer.status} ${answer.text}`);
+    assert.ok([201, 202, 503].includes(answer.status), `${answer.status} ${answer.text}`);
     assert.equal(await fakes.billed(tag), 1);
+    assert.ok((await worker.e2e("GET", "rules")).hits[0] > 0, "D1 refused");
+    const early = await client.generate(body, { prefer: "wait=0" });
+    assert.ok([200, 409, 503].includes(early.status), `${early.status} ${early.text}`);
 
     await worker.rules();
     await worker.clock(worker.now - Date.now() + 60_000);
@@ -36,6 +39,7 @@ describe("D1 and R2", () => {
     const again = await client.generate(body);
     expectAnswer(again, 200);
     assert.equal(again.json.id, found.id);
+    if (answer.status === 201) assert.equal(again.text, answer.text);
     assert.equal(await fakes.billed(tag), 1, "no second call");
     await worker.cron();
     await stage.settled(found.id);
@@ -79,7 +83,7 @@ describe("D1 and R2", () => {
     await worker.rules({
       ...D1,
       where: "fetch",
-      match: "INTO claims",
+      match: "INTO generations",
       when: "after",
       times: 1,
       error: LOST,

@@ -100,7 +100,9 @@ describe("with KV_FAILURE_POLICY = deny", () => {
 });
 
 test("two Worker processes on one D1 database make one purchase", async () => {
-  const stage = await setStage("storm-two");
+  // Two processes have two of each Durable Object, of which there is but one in the world; so the
+  // generations run in the handlers, and D1 is all that the two share.
+  const stage = await setStage("storm-two", { vars: { RUNNER_MODE: "inline" } });
   const second = await Worker.start("storm-two-b", {
     vars: stage.worker.vars,
     share: stage.worker,
@@ -111,9 +113,9 @@ test("two Worker processes on one D1 database make one purchase", async () => {
       const { tag, body } = stage.request();
       const callers = Array.from({ length: 20 }, (_, n) => (n % 2 ? elsewhere : stage.client));
       const answers = await Promise.all(callers.map((client) => client.generate(body)));
-      // The second process can't reach the first one's runner: its callers may have to come again.
       const made = answers.filter(({ status }) => status === 201);
-      assert.equal(made.length, 1, answers.map(({ status }) => status).join());
+      const told = answers.map(({ status, json }) => json?.code ?? status).join();
+      assert.equal(made.length, 1, told);
       assert.equal((await stage.fakes.asked(tag)).length, 1);
       for (const client of [stage.client, elsewhere]) {
         const again = await client.generate(body);

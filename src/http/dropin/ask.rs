@@ -270,7 +270,10 @@ mod tests {
     fn a_client_that_knows_nothing_of_us_has_a_scope_and_publishes_nothing() {
         let ours = ours(&[], "{}").unwrap();
         let valid = ours.valid;
-        assert_eq!((valid.site.as_str(), valid.pipeline.as_str()), ("default", "default"));
+        assert_eq!(
+            (valid.site.as_str(), valid.pipeline.as_str()),
+            ("default", "default")
+        );
         assert_eq!((valid.publish, ours.publish), (None, None));
     }
 
@@ -279,18 +282,32 @@ mod tests {
         let defaults = r#"{"site":"blog","pipeline":"daily",
             "publish":[{"publisher":"archive","target":"a.md"}]}"#;
         let by_key = ours(&[], defaults).unwrap().valid;
-        assert_eq!((by_key.site.as_str(), by_key.pipeline.as_str()), ("blog", "daily"));
+        assert_eq!(
+            (by_key.site.as_str(), by_key.pipeline.as_str()),
+            ("blog", "daily")
+        );
         assert_eq!(by_key.publish.map(|list| list.len()), Some(1));
         let headers = [
             ("x-oncepress-site", "shop"),
-            ("x-oncepress-publish", "archive={date}/%E7%8A%AC.md, hook=x=y"),
+            (
+                "x-oncepress-publish",
+                "archive={date}/%E7%8A%AC.md, hook=x=y",
+            ),
             ("x-oncepress-variant", "B"),
             ("x-oncepress-window-minutes", "5"),
             ("x-oncepress-requested-at", "2026-11-30T07:55:00Z"),
         ];
         let named = ours(&headers, defaults).unwrap().valid;
-        assert_eq!((named.site.as_str(), named.pipeline.as_str()), ("shop", "daily"));
-        let targets: Vec<_> = named.publish.unwrap().into_iter().map(|d| d.target).collect();
+        assert_eq!(
+            (named.site.as_str(), named.pipeline.as_str()),
+            ("shop", "daily")
+        );
+        let targets: Vec<_> = named
+            .publish
+            .unwrap()
+            .into_iter()
+            .map(|d| d.target)
+            .collect();
         assert_eq!(targets, ["{date}/犬.md", "x=y"]);
         assert_eq!(named.window.millis(), 300_000);
         assert!(named.requested_at.is_some());
@@ -309,12 +326,21 @@ mod tests {
         let named: Vec<_> = refused.faults.iter().map(|f| f.pointer.as_str()).collect();
         assert_eq!(
             named,
-            ["X-Oncepress-Site", "X-Oncepress-Window-Minutes", "X-Oncepress-Requested-At"]
+            [
+                "X-Oncepress-Site",
+                "X-Oncepress-Window-Minutes",
+                "X-Oncepress-Requested-At"
+            ]
         );
         let twice = [("x-oncepress-site", "a"), ("x-oncepress-site", "b")];
         let refused = ours(&twice, "{}").err().unwrap();
         assert_eq!(refused.detail, "X-Oncepress-Site: must be given once");
-        let refused = ours(&[("x-oncepress-publish", "archive")], "{}").err().unwrap();
-        assert_eq!(refused.detail, "X-Oncepress-Publish: must be a list of name=target");
+        let refused = ours(&[("x-oncepress-publish", "archive")], "{}")
+            .err()
+            .unwrap();
+        assert_eq!(
+            refused.detail,
+            "X-Oncepress-Publish: must be a list of name=target"
+        );
     }
 }

@@ -167,7 +167,10 @@ mod tests {
         insta::assert_snapshot!(Form::Events.whole(&unary).trim_end(), @r#"data: {   "candidates": [     {"finishReason": "STOP"}   ] }"#);
         assert!(Form::Events.whole(&unary).ends_with("}\r\n\r\n"));
         let list: Value = serde_json::from_str(&Form::List.whole(&unary)).unwrap();
-        assert_eq!(list.pointer("/0/candidates/0/finishReason").unwrap(), "STOP");
+        assert_eq!(
+            list.pointer("/0/candidates/0/finishReason").unwrap(),
+            "STOP"
+        );
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(super) struct Run {
     pub(super) request_id: String,
     /// The key's mark in the caches.
     pub(super) mark: String,
+    /// The account's time zone.
+    pub(super) zone: String,
     /// Whether this caller's request made it.
     pub(super) made: bool,
 }
@@ -78,6 +80,11 @@ enum Next {
 }
 
 impl Stream {
+    /// The account's time zone, where this caller's request was a duplicate.
+    fn caught(&self) -> Option<&str> {
+        (!self.run.made).then_some(self.run.zone.as_str())
+    }
+
     /// A unary caller gets the answer whole. Its connection waits as long as that takes: nothing
     /// can be sent before the status is known.
     async fn to_the_end(mut self) -> Result<Response, Problem> {
@@ -125,7 +132,7 @@ impl Stream {
             Settlement::Generated { stored } => Some(stored.body.clone()),
             _ => None,
         };
-        followed(&self.app, &self.run.mark, self.run.made, &end, body);
+        followed(&self.app, &self.run.mark, self.caught(), &end, body);
         ended(form, &self.run, end)
     }
 
@@ -161,7 +168,7 @@ impl Stream {
             Settlement::Failed { .. } | Settlement::Unknown { .. } => None,
         };
         let kept = self.kept.take();
-        followed(&self.app, &self.run.mark, self.run.made, &end, kept);
+        followed(&self.app, &self.run.mark, self.caught(), &end, kept);
         let id = &self.run.generation_id;
         match (rest, &end) {
             (Some(rest), _) => rest,

@@ -81,6 +81,7 @@ async fn generate(
                 generation_id,
                 request_id,
                 mark,
+                zone: access.timezone.clone(),
                 made,
             };
             live::answer(app, form, run, live).await
@@ -133,10 +134,7 @@ fn whole(form: Form, stored: &Stored, made: bool) -> Response {
     match form {
         // A live stream can't name its cost in its header, so no stream does.
         Form::Events | Form::List => response,
-        Form::Unary => response.with(
-            "x-oncepress-credits",
-            credits(stored.cost_nano).to_string(),
-        ),
+        Form::Unary => response.with("x-oncepress-credits", credits(stored.cost_nano).to_string()),
     }
 }
 

@@ -208,11 +208,19 @@ mod tests {
     #[test]
     fn no_credential_and_no_override_goes_up() {
         assert_eq!(
-            query_up("alt=sse&key=opk_1&%6bey=2&KEY=3&access_token=t&$httpHeaders=x&%24ct=y&pageSize=5"),
+            query_up(
+                "alt=sse&key=opk_1&%6bey=2&KEY=3&access_token=t&$httpHeaders=x&%24ct=y&pageSize=5"
+            ),
             "?alt=sse&pageSize=5"
         );
         assert_eq!(query_up("key=opk_1"), "");
-        for name in ["x-goog-api-key", "authorization", "cookie", "x-http-method-override", "host"] {
+        for name in [
+            "x-goog-api-key",
+            "authorization",
+            "cookie",
+            "x-http-method-override",
+            "host",
+        ] {
             assert!(!goes_up(name), "{name}");
         }
         assert!(goes_up("x-goog-upload-command"));
@@ -220,7 +228,13 @@ mod tests {
 
     #[test]
     fn cookies_and_encodings_do_not_come_down() {
-        for name in ["set-cookie", "content-encoding", "transfer-encoding", "content-length", "alt-svc"] {
+        for name in [
+            "set-cookie",
+            "content-encoding",
+            "transfer-encoding",
+            "content-length",
+            "alt-svc",
+        ] {
             assert!(!comes_down(name), "{name}");
         }
         assert!(comes_down("x-goog-upload-status"));
@@ -252,7 +266,11 @@ mod tests {
         };
         let lost = HttpError::Lost("reset".to_owned());
         let problem = unanswered(&passing(Kind::Unguarded), &lost);
-        assert!(problem.headers.contains(&("x-should-retry", "false".to_owned())));
+        assert!(
+            problem
+                .headers
+                .contains(&("x-should-retry", "false".to_owned()))
+        );
         assert!(unanswered(&passing(Kind::Open), &lost).headers.is_empty());
     }
 }

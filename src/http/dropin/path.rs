@@ -178,7 +178,10 @@ mod tests {
     fn each_call_is_served_passed_on_or_refused() {
         let calls = [
             ("POST", "/v1/models/gemini-3.8-flash:generateContent"),
-            ("POST", "/v1beta/models/gemini-3.8-flash%3AstreamGenerateContent"),
+            (
+                "POST",
+                "/v1beta/models/gemini-3.8-flash%3AstreamGenerateContent",
+            ),
             ("GET", "/v1beta/models/gemini-3.8-flash:generateContent"),
             ("GET", "/v1alpha/models"),
             ("GET", "/v1/models/gemini-3.8-flash"),

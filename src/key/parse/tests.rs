@@ -163,6 +163,9 @@ fn a_fault_names_its_kind_its_place_and_its_byte() {
         (r#"{"a/b":[0,"x\ud800"]}"#, LoneSurrogate, "/a~1b/1", 12),
         (r#"["\udc00\ud800"]"#, LoneSurrogate, "/0", 2),
         (r#"["\ud800\u0041"]"#, LoneSurrogate, "/0", 2),
+        (r#"["\ud800\ue000"]"#, LoneSurrogate, "/0", 2),
+        (r#"["\udc00\udc00"]"#, LoneSurrogate, "/0", 2),
+        (r#"["\udfff"]"#, LoneSurrogate, "/0", 2),
         (r#"["\ud800\n"]"#, LoneSurrogate, "/0", 2),
         (r#"{"\ud800":1}"#, LoneSurrogate, "", 2),
         ("[01]", InvalidNumber, "/0", 1),
@@ -204,6 +207,19 @@ fn escapes_become_the_characters_they_stand_for() {
         Json::from("\u{0}\u{1f}\u{7f}é").write(),
         "\"\\u0000\\u001f\u{7f}é\""
     );
+}
+
+#[test]
+fn every_control_character_needs_an_escape() {
+    for byte in 0..=0x7f_u8 {
+        let text = format!("\"{}\"", char::from(byte));
+        let refused = document(text.as_bytes()).map_err(|error| error.kind);
+        match byte {
+            0..0x20 => assert_eq!(refused, Err(JsonFault::ControlCharacter), "{byte}"),
+            b'"' | b'\\' => assert!(refused.is_err()),
+            _ => assert_eq!(refused, Ok(Json::from(char::from(byte).to_string()))),
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 // What most specs need: fakes, a Worker that uses them, a client with a key, and requests that no
 // other test makes.
 
+import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
 
 import { Client } from "./client.mjs";
 import { Fakes } from "./fakes.mjs";
@@ -14,16 +16,15 @@ export const ACCOUNTS = ["acme", "globex"];
  * Starts everything. `vars`, `secrets` and `bindings` go to the Worker, over those of wrangler.toml;
  * `publishers` makes other destinations from the fakes' address.
  */
-export async function setStage(name, { vars = {}, publishers, withoutClient, ...options } = {}) {
-  const fakes = await Fakes.start(name);
-  await fakes.control("POST", "config", { webhook: { signed: { secrets: [HOOK_SECRET] } } });
-  const allVars = { ...varsFor(fakes), ...vars };
-  if (publishers) allVars.PUBLISHERS = publishers(fakes);
-  const worker = await Worker.start(name, { vars: allVars, ...options });
-  const client = withoutClient
-    ? new Client(worker, "acme", "none")
-    : await Client.create(worker, "acme");
-  return new Stage(fakes, worker, client);
+export async function setStage(name, options = {}) {
+  const stage = new Stage();
+  try {
+    await stage.open(name, options);
+    return stage;
+  } catch (error) {
+    await stage.close();
+    throw error;
+  }
 }
 
 /** Variables that point at the fakes, with a destination of each idempotency class. */
@@ -31,6 +32,7 @@ export function varsFor(fakes) {
   const hook = (name) => ({
     kind: "webhook",
     url: `${fakes.url}/webhook/${name}`,
+    secrets: ["HOOK_SECRET"],
     accounts: ACCOUNTS,
   });
   return {
@@ -38,7 +40,7 @@ export function varsFor(fakes) {
     PUBLISHERS: {
       files: { kind: "r2", prefix: "files/", accounts: ACCOUNTS },
       hook: hook("plain"),
-      signed: { ...hook("signed"), secrets: ["HOOK_SECRET"] },
+      signed: hook("signed"),
       broken: hook("broken"),
     },
     PIPELINES: {},
@@ -46,12 +48,22 @@ export function varsFor(fakes) {
 }
 
 class Stage {
-  constructor(fakes, worker, client) {
-    Object.assign(this, { fakes, worker, client });
+  async open(name, { vars = {}, publishers, withoutClient, ...options }) {
+    this.fakes = await Fakes.start(name);
+    await this.fakes.control("POST", "config", { webhook: { signed: { secrets: [HOOK_SECRET] } } });
+    const all = { ...varsFor(this.fakes), ...vars };
+    if (publishers) all.PUBLISHERS = publishers(this.fakes);
+    this.worker = await Worker.start(name, { vars: all, ...options });
+    this.client = withoutClient
+      ? new Client(this.worker, "acme", "none")
+      : await Client.create(this.worker, "acme");
   }
 
+  /** Ends everything, and sees that no statement was one that the database does not understand. */
   async close() {
     await Promise.all([this.worker?.stop(), this.fakes?.stop()]);
+    const log = this.worker ? await readFile(this.worker.log, "utf8") : "";
+    assert.deepEqual([...new Set(log.match(/.*SQLITE_ERROR.*/g))], [], this.worker?.log);
   }
 
   /** A request with a prompt of its own; `tag` finds it in Gemini's ledger. */

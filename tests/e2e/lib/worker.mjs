@@ -1,8 +1,9 @@
 // One Worker on real workerd (`wrangler dev`) with stores of its own on disk, behind the fault
 // injector of faulty-entry.mjs.
 
-import { cp, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 
 import { end, freePort, start } from "./process.mjs";
 import { BASE_CONFIG, EMPTY_STORES, ROOT, STATE, WRANGLER } from "./paths.mjs";
@@ -137,6 +138,18 @@ export class Worker {
 
   async sql(sql, ...params) {
     return (await this.e2e("POST", "sql", { sql, params })).rows;
+  }
+
+  /** The same on the file itself, between a kill and the next boot. */
+  async sqlWhileDead(sql, ...params) {
+    const folder = join(this.stores, "v3", "d1", "miniflare-D1DatabaseObject");
+    const files = (await readdir(folder)).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+    const database = new DatabaseSync(join(folder, files[0]), { readOnly: true });
+    try {
+      return database.prepare(sql).all(...params);
+    } finally {
+      database.close();
+    }
   }
 
   async r2(key) {

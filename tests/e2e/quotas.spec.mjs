@@ -1,0 +1,86 @@
+// What one generation, one replay and one idle minute use of the quotas that docs/DEPLOY.md does
+// its arithmetic with. Its figures are bounds; this holds them, and prints what they really are.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { expectFresh, expectReplay } from "./lib/expect.mjs";
+import { setStage } from "./lib/stage.mjs";
+import { waitFor } from "./lib/wait.mjs";
+
+let stage;
+before(async () => {
+  stage = await setStage("quotas");
+  // The first request of an isolate looks up the API key and the environment's name.
+  await stage.client.generate(stage.request().body);
+});
+after(() => stage?.close());
+
+/** What the Worker, its runner and everything after the answer did, until it is quiet. */
+async function use(context, name, call) {
+  await quiet();
+  const since = (await stage.worker.e2e("GET", "journal")).length;
+  await call();
+  await quiet();
+  const entries = await stage.worker.journal(since);
+  const of = (binding, ...operations) =>
+    entries.filter((entry) => entry.binding === binding && operations.includes(entry.op));
+  const d1 = entries.filter(({ binding }) => binding === "DB");
+  const sum = (member) => d1.reduce((total, entry) => total + (entry[member] ?? 0), 0);
+  const figures = {
+    kvReads: of("KV_DEDUP", "get", "getWithMetadata").length,
+    kvWrites: of("KV_DEDUP", "put").length,
+    d1RoundTrips: d1.length,
+    d1RowsRead: sum("rowsRead"),
+    d1RowsWritten: sum("rowsWritten"),
+    runnerRequests: of("RUNNER", "fetch").length,
+    r2ClassA: of("BUCKET", "put", "list").length,
+    r2ClassB: of("BUCKET", "get", "head").length,
+  };
+  context.diagnostic(`${name}: ${JSON.stringify(figures)}`);
+  return figures;
+}
+
+async function quiet() {
+  let length = -1;
+  await waitFor(
+    "the Worker to be quiet",
+    async () => {
+      const before = length;
+      ({ length } = await stage.worker.e2e("GET", "journal"));
+      return length === before;
+    },
+    { everyMs: 1_500 },
+  );
+}
+
+test("one generation, published to R2", async (context) => {
+  const { body } = stage.owedRequest();
+  let answer;
+  const used = await use(context, "generation", async () => {
+    answer = await stage.client.generate(body);
+    expectFresh(answer);
+    await stage.settled(answer.json.id);
+  });
+  assert.equal(used.kvReads, 1);
+  assert.ok(used.kvWrites <= 2);
+  assert.equal(used.runnerRequests, 1);
+  assert.equal(used.r2ClassA, 1);
+  assert.ok(used.d1RowsWritten <= 40, `${used.d1RowsWritten} rows written`);
+  assert.ok(used.d1RowsRead <= 60, `${used.d1RowsRead} rows read`);
+
+  const again = await use(context, "replay", async () => {
+    expectReplay(await stage.client.generate(body), answer);
+  });
+  assert.ok(again.kvReads <= 1);
+  assert.equal(again.kvWrites, 0);
+  assert.ok(again.d1RowsWritten <= 8, `${again.d1RowsWritten} rows written`);
+});
+
+test("one tick with nothing to do", async (context) => {
+  await stage.worker.cron();
+  const idle = await use(context, "tick", () => stage.worker.cron(stage.worker.now + 60_000));
+  assert.ok(idle.d1RowsWritten <= 4, `${idle.d1RowsWritten} rows written`);
+  assert.ok(idle.d1RowsRead <= 40, `${idle.d1RowsRead} rows read`);
+  assert.equal(idle.r2ClassA, 1);
+});
