@@ -77,6 +77,7 @@ CREATE TABLE generations (
   purge_at INTEGER                      -- NULL while something still needs the row
 ) STRICT;
 
+CREATE INDEX generations_by_time ON generations (created_at DESC, id DESC);
 CREATE INDEX generations_by_account ON generations (account, created_at DESC, id DESC);
 CREATE INDEX generations_by_scope ON generations (account, site, pipeline, created_at DESC, id DESC);
 CREATE INDEX generations_by_key ON generations (account, key, created_at DESC);
@@ -89,13 +90,14 @@ CREATE INDEX generations_to_decide ON generations (lease_until)
   WHERE state = 'unknown' AND operation = 0;
 CREATE INDEX generations_to_purge ON generations (purge_at) WHERE purge_at IS NOT NULL;
 
--- Who holds a key: the one atomic arbiter.
-CREATE TABLE claims (
-  claim_key TEXT PRIMARY KEY,
-  generation_id TEXT NOT NULL,
-  anchor_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+-- Who holds a key: the one atomic arbiter. A key has at most one generation that is not settled;
+-- settled ones answer while their window lasts (one a slot), or a delivery of them is owed.
+CREATE UNIQUE INDEX generations_active ON generations (claim_key)
+  WHERE state IN ('queued', 'running', 'unknown', 'held');
+CREATE INDEX generations_in_window ON generations (claim_key, expires_at)
+  WHERE state = 'generated';
+CREATE INDEX generations_owed ON generations (claim_key)
+  WHERE state = 'generated' AND purge_at IS NULL;
 
 -- The caller's request, until its generation is settled and nothing more needs it.
 CREATE TABLE request_bodies (
@@ -124,9 +126,11 @@ CREATE TABLE deliveries (
   target TEXT NOT NULL,                 -- resolved, frozen at the claim
   status TEXT NOT NULL CHECK (status IN
     ('waiting', 'pending', 'published', 'dead', 'cancelled', 'outcome_unknown')),
-  next_attempt_at INTEGER NOT NULL,     -- while leased: when the lease ends
-  lease_token TEXT,
-  maybe_sent INTEGER NOT NULL DEFAULT 0,
+  next_attempt_at INTEGER NOT NULL,     -- due from then on
+  lease_token TEXT,                     -- of the drain that holds it; pending rows only
+  lease_until INTEGER NOT NULL DEFAULT 0, -- until when it holds it
+  done_token TEXT,                      -- of the drain that recorded the newest attempt
+  maybe_sent INTEGER NOT NULL DEFAULT 0, -- 1: an attempt may have taken effect
   attempts INTEGER NOT NULL DEFAULT 0,
   attempt_log TEXT NOT NULL DEFAULT '[]',
   progress TEXT,
@@ -147,6 +151,9 @@ CREATE INDEX deliveries_stale ON deliveries (stale_alerted, due_since)
 CREATE INDEX deliveries_by_status ON deliveries (account, status, created_at DESC, id DESC);
 CREATE INDEX deliveries_unwell ON deliveries (status, created_at DESC, id DESC)
   WHERE status IN ('dead', 'outcome_unknown');
+CREATE INDEX deliveries_cancelled ON deliveries (created_at DESC, id DESC)
+  WHERE status = 'cancelled';
+CREATE INDEX deliveries_by_time ON deliveries (created_at DESC, id DESC);
 CREATE INDEX deliveries_by_account ON deliveries (account, created_at DESC, id DESC);
 CREATE INDEX deliveries_by_target ON deliveries (publisher, target, created_at);
 
@@ -387,14 +394,13 @@ BEGIN
     newest_at = excluded.newest_at;
 END;
 
--- Retention starts when the last delivery becomes final, and stops when one is owed again.
+-- Retention starts anew with each delivery that becomes final, and stops when one is owed again.
+-- Whether another one is still owed is asked by the purge, a month later, not by every drain.
 CREATE TRIGGER retention_on_delivery_update AFTER UPDATE OF status ON deliveries
 WHEN NEW.status <> OLD.status AND NEW.status <> 'waiting' AND OLD.status <> 'waiting'
 BEGIN
-  UPDATE generations SET purge_at =
-    CASE WHEN EXISTS (SELECT 1 FROM deliveries WHERE generation_id = NEW.generation_id
-                        AND status IN ('waiting', 'pending', 'outcome_unknown'))
-         THEN NULL ELSE NEW.final_at + 2592000000 END
+  UPDATE generations SET purge_at = CASE
+    WHEN NEW.status IN ('published', 'dead', 'cancelled') THEN NEW.final_at + 2592000000 END
   WHERE id = NEW.generation_id AND state IN ('generated', 'superseded');
 END;
 
@@ -412,5 +418,4 @@ BEGIN
   DELETE FROM deliveries WHERE generation_id = OLD.id;
   DELETE FROM request_bodies WHERE generation_id = OLD.id;
   DELETE FROM outputs WHERE output_id = OLD.output_id;
-  DELETE FROM claims WHERE claim_key = OLD.claim_key AND generation_id = OLD.id;
 END;

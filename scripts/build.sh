@@ -12,7 +12,7 @@ fi
 
 # Everything the crate may compile in: its sources, and the files it includes as text.
 fingerprint() {
-  find src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh migrations docs \
+  find src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh \
     -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum | sha256sum
 }
 

@@ -9,6 +9,7 @@ use crate::config::{Config, ConfigFault};
 use crate::idempotency::live::{Ended, Feed};
 use crate::idempotency::record::{Job, Settlement};
 use crate::limits::LEASE;
+use crate::outbox::budget::Budget;
 use crate::ports::{
     Clock, Database, DbError, IsolateCache, KeyValue, Objects, Outbound, Queues, Random,
     RateLimiter, Rows, Statement, Task, Telemetry, Zones,
@@ -119,6 +120,16 @@ impl App {
     /// Runs a batch, and again where the fault is one that passes.
     pub async fn run(&self, batch: Vec<Statement>) -> Result<Vec<Rows>, DbError> {
         store::run(&*self.db, &*self.clock, &*self.random, batch).await
+    }
+
+    /// The same, at the cost of a budget: each try's statements are taken from it.
+    pub async fn run_within(
+        &self,
+        budget: &Budget,
+        batch: Vec<Statement>,
+    ) -> Result<Vec<Rows>, DbError> {
+        let spent = |statements| budget.force(statements);
+        store::run_counted(&*self.db, &*self.clock, &*self.random, batch, &spent).await
     }
 
     /// A new id: `prefix` and 32 random hex digits.

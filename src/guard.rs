@@ -21,6 +21,9 @@ pub enum Verdict {
     Unreachable(String),
 }
 
+/// Subrequests of a check by an isolate that remembers nothing: three stores, each read and written.
+pub const COST_MAX: u32 = 6;
+
 /// Remembers that every store is this environment's.
 pub type Memory = Rc<RefCell<bool>>;
 

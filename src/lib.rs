@@ -26,4 +26,7 @@ pub mod ports;
 pub mod publish;
 pub mod stats;
 pub mod store;
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+mod testing;
 pub mod time;

@@ -176,7 +176,7 @@ impl DurableObject for Runner {
         let answer = match request.path().as_str() {
             "/follow" => {
                 let given = usize::try_from(number("from")).unwrap_or(usize::MAX);
-                match self.actor.follow(given).await {
+                match self.actor.follow(&app, given).await {
                     Ok(follower) => return streamed(follower),
                     Err(error) => Err(error),
                 }
@@ -253,13 +253,9 @@ impl ActorStorage for Durable {
         Box::pin(async move { self.0.delete_all().await.map_err(|e| e.to_string()) })
     }
 
-    fn wake(&self) -> Task<'_, Result<(), String>> {
-        Box::pin(async move {
-            self.0
-                .set_alarm(std::time::Duration::ZERO)
-                .await
-                .map_err(|e| e.to_string())
-        })
+    fn wake(&self, after: Span) -> Task<'_, Result<(), String>> {
+        let after = std::time::Duration::from_millis(u64::try_from(after.millis()).unwrap_or(0));
+        Box::pin(async move { self.0.set_alarm(after).await.map_err(|e| e.to_string()) })
     }
 }
 

@@ -140,6 +140,7 @@ async fn admin_call(
         let verdict = guard::check(app, guard).await;
         return Ok(health::details(app, &verdict).await);
     }
+    let guarded = if *guard.borrow() { 0 } else { guard::COST_MAX };
     fit(app, guard).await?;
     match (request.method.as_str(), rest) {
         ("POST", ["accounts"]) => admin::create_account(app, request).await,
@@ -147,7 +148,7 @@ async fn admin_call(
         ("PATCH", ["accounts", name]) => admin::change_account(app, request, name).await,
         ("POST", ["accounts", name, "keys"]) => admin::create_key(app, request, name).await,
         ("DELETE", ["keys", id]) => admin::revoke_key(app, id).await,
-        ("POST", ["drain"]) => admin::drain_now(app).await,
+        ("POST", ["drain"]) => admin::drain_now(app, guarded).await,
         (_, ["accounts"]) => Err(not_allowed("GET, POST")),
         (_, ["accounts", _]) => Err(not_allowed("PATCH")),
         (_, ["accounts", _, "keys"] | ["drain"]) => Err(not_allowed("POST")),

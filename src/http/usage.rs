@@ -77,8 +77,8 @@ fn read(parameters: &BTreeMap<String, String>, today: &str) -> Result<Query, Pro
     };
     let to = date("to", parse_date(today).unwrap_or_default());
     let from = date("from", to.minus(Span::from_days(DAYS_DEFAULT - 1)));
-    let days = to.since(from).millis() / Span::from_days(1).millis();
-    if faults.is_empty() && (days < 0 || days >= DAYS_MAX) {
+    let range = Span::default()..Span::from_days(DAYS_MAX);
+    if faults.is_empty() && !range.contains(&to.since(from)) {
         let range = format!("must be a day up to `to`, at most {DAYS_MAX} days before it");
         faults.push(Fault::new("/from", range));
     }

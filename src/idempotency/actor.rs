@@ -28,8 +28,9 @@ pub trait ActorStorage {
     fn write(&self, record: String) -> Task<'_, Result<(), String>>;
     /// Deletes everything.
     fn clear(&self) -> Task<'_, Result<(), String>>;
-    /// Has [`Actor::alarm`] called as soon as may be, and again if that dies.
-    fn wake(&self) -> Task<'_, Result<(), String>>;
+    /// Has [`Actor::alarm`] called after this long, and again if that dies; takes the place of an
+    /// earlier wish.
+    fn wake(&self, after: Span) -> Task<'_, Result<(), String>>;
 }
 
 /// What is durable of a run.
@@ -38,6 +39,9 @@ struct Record {
     job: Job,
     /// Gemini may have been called.
     sent: bool,
+    /// The run has ended. The record stays until the lease is over, since a start that comes late
+    /// or twice must not buy again, wherever the end of the run is kept by then.
+    over: bool,
     /// The run ended and no store took its end.
     lost: bool,
 }
@@ -83,6 +87,7 @@ impl Actor {
         wait: Span,
     ) -> Result<Option<Settlement>, RunnerError> {
         self.begin(job, body).await?;
+        self.recall(app).await?;
         Ok(self.live.wait(&*app.clock, wait).await)
     }
 
@@ -100,26 +105,51 @@ impl Actor {
         }
         self.live.reopen();
         self.memory.borrow_mut().body = Some((job.token.clone(), body));
-        if record.is_some_and(|record| record.job.token == job.token) {
-            return Ok(());
+        if let Some(record) = record.filter(|record| record.job.token == job.token) {
+            return self.wake_unsent(&record).await;
         }
         let record = Record {
             job,
             sent: false,
+            over: false,
             lost: false,
         };
         self.save(&record).await?;
-        self.storage.wake().await.map_err(RunnerError::Unreachable)
+        self.wake_unsent(&record).await
+    }
+
+    /// Sets the alarm of a job that waits for its run: its first wish may have been lost.
+    async fn wake_unsent(&self, record: &Record) -> Result<(), RunnerError> {
+        if record.sent || self.memory.borrow().running.is_some() {
+            return Ok(());
+        }
+        let wish = self.storage.wake(Span::default()).await;
+        wish.map_err(RunnerError::Unreachable)
+    }
+
+    /// Remembers, in a new incarnation, how a run ended that is over.
+    async fn recall(&self, app: &App) -> Result<(), RunnerError> {
+        if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
+            return Ok(());
+        }
+        let over = self.record().await?.filter(|record| record.over);
+        if let Some(record) = over {
+            let settlement = end_of(app, &record.job).await;
+            self.live.end(&record.job.token, settlement);
+        }
+        Ok(())
     }
 
     /// Joins a run that was started before.
     pub async fn attach(&self, app: &App, wait: Span) -> Result<Option<Settlement>, RunnerError> {
+        self.recall(app).await?;
         self.known().await?;
         Ok(self.live.wait(&*app.clock, wait).await)
     }
 
     /// Follows the answer live; its first `given` bytes are known already.
-    pub async fn follow(&self, given: usize) -> Result<Follower, RunnerError> {
+    pub async fn follow(&self, app: &App, given: usize) -> Result<Follower, RunnerError> {
+        self.recall(app).await?;
         self.known().await?;
         Ok(self.live.follow(given))
     }
@@ -130,14 +160,11 @@ impl Actor {
         }
         match self.record().await? {
             None => Err(RunnerError::NotHere),
-            Some(record) if record.lost => {
-                let unknown = Settlement::Unknown {
-                    detail: "no store took the end of the run".to_owned(),
-                };
-                self.live.end(&record.job.token, unknown);
+            Some(record) if record.over => {
+                self.live.end(&record.job.token, not_recorded());
                 Ok(())
             }
-            Some(_) => Ok(()),
+            Some(record) => self.wake_unsent(&record).await,
         }
     }
 
@@ -146,26 +173,16 @@ impl Actor {
         let Some(record) = self.record().await? else {
             return Ok(());
         };
-        if record.lost || self.memory.borrow().running.is_some() {
+        if self.memory.borrow().running.is_some() {
             return Ok(());
         }
+        if record.over {
+            return self.forget(app, &record).await;
+        }
         self.memory.borrow_mut().running = Some(record.job.token.clone());
-        let settlement = self.work(app, record.clone()).await;
+        let ended = self.run(app, &record).await;
         self.memory.borrow_mut().running = None;
-        let settlement = settlement?;
-        let lost = matches!(settlement, Settlement::Unknown { .. })
-            && still_running(app, &record.job).await;
-        let kept = if lost {
-            self.save(&Record {
-                sent: true,
-                lost: true,
-                ..record.clone()
-            })
-            .await
-        } else {
-            self.storage.clear().await.map_err(RunnerError::Unreachable)
-        };
-        self.live.end(&record.job.token, settlement.clone());
+        let (settlement, kept) = ended?;
         if let Settlement::Generated { stored } = &settlement {
             mark_result(app, stored).await;
             if !stored.destinations.is_empty() {
@@ -173,7 +190,45 @@ impl Actor {
             }
         }
         app.flush_now().await;
+        // Where the end was not kept, the alarm comes again and finds it in the database.
         kept
+    }
+
+    /// Works, and makes the end durable before anybody is told of it.
+    async fn run(
+        &self,
+        app: &App,
+        record: &Record,
+    ) -> Result<(Settlement, Result<(), RunnerError>), RunnerError> {
+        let settlement = self.work(app, record.clone()).await?;
+        let lost = matches!(settlement, Settlement::Unknown { .. })
+            && still_running(app, &record.job).await;
+        let over = Record {
+            sent: true,
+            over: true,
+            lost,
+            ..record.clone()
+        };
+        let kept = match self.save(&over).await {
+            Ok(()) => self.forget(app, &over).await,
+            Err(error) => Err(error),
+        };
+        self.live.end(&record.job.token, settlement.clone());
+        Ok((settlement, kept))
+    }
+
+    /// Forgets a run that is over once its lease is, since nothing is sent after that. One whose
+    /// end no store took is remembered: it was sent, whatever else is known.
+    async fn forget(&self, app: &App, record: &Record) -> Result<(), RunnerError> {
+        let left = record.job.lease_until.since(app.now());
+        let done = if record.lost {
+            Ok(())
+        } else if left > Span::default() {
+            self.storage.wake(left).await
+        } else {
+            self.storage.clear().await
+        };
+        done.map_err(RunnerError::Unreachable)
     }
 
     async fn work(&self, app: &App, record: Record) -> Result<Settlement, RunnerError> {
@@ -240,6 +295,24 @@ async fn still_running(app: &App, job: &Job) -> bool {
         }
         Ok(None) => false,
         Err(_) => true,
+    }
+}
+
+/// How a run ended that is over, as the database has it.
+async fn end_of(app: &App, job: &Job) -> Settlement {
+    let found = app.run(settle::load(&job.generation_id)).await;
+    match found.and_then(|results| settle::read_load(&results, 0)) {
+        Ok(Some((generation, _))) if generation.token == job.token => {
+            let settlement = settlement_of(app, &generation).await;
+            settlement.unwrap_or_else(|_| not_recorded())
+        }
+        Ok(_) | Err(_) => not_recorded(),
+    }
+}
+
+fn not_recorded() -> Settlement {
+    Settlement::Unknown {
+        detail: "the run has ended; its end is not in the database yet".to_owned(),
     }
 }
 

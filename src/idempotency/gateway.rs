@@ -182,7 +182,7 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         .get(&keys.mark, now)
         .and_then(|text| Mark::parse(&text));
     if let Some(Mark::Result(stored)) = &local
-        && usable(stored, asked, keys)
+        && usable(stored, asked, keys, now)
     {
         return Cached::Result(stored.clone());
     }
@@ -203,11 +203,11 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         }
     };
     match text.as_deref().and_then(Mark::parse) {
-        Some(Mark::Result(stored)) if usable(&stored, asked, keys) => {
+        Some(Mark::Result(stored)) if usable(&stored, asked, keys, now) => {
             remember(app, &keys.mark, &stored);
             Cached::Result(stored)
         }
-        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys) => {
+        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys, now) => {
             fetch_pointed(app, stored, &object).await
         }
         _ => Cached::Nothing,
@@ -229,10 +229,10 @@ async fn fetch_pointed(app: &App, mut stored: Box<Stored>, object: &str) -> Cach
 }
 
 /// Whether a cached result answers this request as it is.
-fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
+fn usable(stored: &Stored, asked: &Asked, keys: &Keys, now: Timestamp) -> bool {
     let operation = asked.operation.is_some();
     let anchor = if operation {
-        stored.anchor_at.max(asked.anchor)
+        stored.anchor_at.max(now)
     } else {
         asked.anchor
     };
@@ -241,7 +241,7 @@ fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
             asked,
             &stored.destinations,
             &stored.generation_id,
-            stored.created_at,
+            stored.anchor_at,
             stored.topic.as_deref(),
         )
         .is_empty()
@@ -318,7 +318,7 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
         return fresh(app, &asked, keys, claim).await;
     }
     let standing = standing_of(&holder);
-    match verdict(Some(&standing), &ask_of(&asked, keys), now) {
+    match verdict(Some(&standing), &ask_of(&asked, keys, now), now) {
         Verdict::Fresh => Err(no_credits(&claim, credits)),
         Verdict::Conflict => Err(conflict(&asked, &holder)),
         Verdict::Pending => Err(pending(&holder.id)),
@@ -330,9 +330,9 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
 
 fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     let generation_id = app.id("gen_");
-    let destinations = resolve(asked, &generation_id, asked.anchor, asked.topic.as_deref());
+    let ask = ask_of(asked, keys, now);
+    let destinations = resolve(asked, &generation_id, ask.anchor, asked.topic.as_deref());
     let queued = asked.background && app.queues.is_some();
-    let ask = ask_of(asked, keys);
     let expires_at = if ask.operation {
         now.plus(OPERATION_KEY_TTL)
     } else {
@@ -383,12 +383,14 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     }
 }
 
-fn ask_of(asked: &Asked, keys: &Keys) -> Ask {
+/// A scheduler's slot moves the window of a derived key, never the 24 hours of an operation key.
+fn ask_of(asked: &Asked, keys: &Keys, now: Timestamp) -> Ask {
+    let operation = asked.operation.is_some();
     Ask {
         fingerprint: keys.fingerprint.clone(),
-        operation: asked.operation.is_some(),
-        anchor: asked.anchor,
-        anchor_given: asked.anchor_given,
+        operation,
+        anchor: if operation { now } else { asked.anchor },
+        anchor_given: asked.anchor_given && !operation,
     }
 }
 

@@ -61,15 +61,15 @@ pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
         detail: why.to_owned(),
     };
     let frees = !job.operation && app.config().on_unknown == OnUnknown::Regenerate;
-    let batch = if job.from_queue && frees {
-        settle::free_to_queue(job, why, now)
-    } else {
-        let mut batch = settle::unknown(job, "cut", why, now);
-        if frees {
-            batch.extend(settle::free_unknown(&job.generation_id, &job.token, now));
-        }
-        batch
-    };
+    let mut batch = Vec::new();
+    if job.from_queue && frees {
+        batch.extend(settle::free_to_queue(job, why, now));
+    }
+    // What went back into the queue is not running any more, and stays as it is.
+    batch.extend(settle::unknown(job, "cut", why, now));
+    if frees {
+        batch.extend(settle::free_unknown(&job.generation_id, &job.token, now));
+    }
     let result = app.run(batch).await;
     app.log(
         "generation_unknown",
@@ -79,17 +79,21 @@ pub async fn give_up(app: &App, job: &Job, why: &str) -> Settlement {
     unknown
 }
 
-/// Brings one piece of evidence into the database, if it is there; `true` where it was.
+/// Brings one piece of evidence into the database, if it is there; `true` where it was. A store
+/// that can't be read is an error: it may hold what was paid for.
 pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
-    if let Some(objects) = &app.objects
-        && let Ok(Some(object)) = objects.get(name).await
-    {
-        bring_in(app, &object.bytes).await?;
-        // Left over where this fails; bringing it in again changes nothing.
-        let _ = objects.delete(name).await;
-        return Ok(true);
+    let unread = |error: String| DbError::Transient(error);
+    if let Some(objects) = &app.objects {
+        let found = objects.get(name).await;
+        if let Some(object) = found.map_err(|error| unread(error.to_string()))? {
+            bring_in(app, &object.bytes).await?;
+            // Left over where this fails; bringing it in again changes nothing.
+            let _ = objects.delete(name).await;
+            return Ok(true);
+        }
     }
-    let Ok(Some(text)) = app.kv_get(name).await else {
+    let found = app.kv_get(name).await;
+    let Some(text) = found.map_err(|error| unread(error.to_string()))? else {
         return Ok(false);
     };
     bring_in(app, text.as_bytes()).await?;

@@ -63,8 +63,11 @@ pub async fn settle_purchase(app: &App, job: &Job, bought: Bought) -> Settlement
     place_output(app, &mut purchase, &mut stored).await;
     loop {
         match commit(app, job, &purchase).await {
-            Ok(Settled::Yes) => return settled(purchase, stored),
-            Ok(Settled::Lost(state)) => return superseded(app, job, &purchase, state).await,
+            Ok((Settled::Yes, held)) => {
+                purchase.held = purchase.held.or(held);
+                return settled(purchase, stored);
+            }
+            Ok((Settled::Lost(state), _)) => return superseded(app, job, &purchase, state).await,
             Err(error) => {
                 app.log(
                     "commit_refused",
@@ -93,9 +96,10 @@ async fn commit(
     app: &App,
     job: &Job,
     purchase: &Purchase,
-) -> Result<Settled, crate::ports::DbError> {
+) -> Result<(Settled, Option<String>), crate::ports::DbError> {
     let results = app.run(settle::commit(job, purchase)).await?;
-    settle::read_commit(&results, &purchase.output_id)
+    let settled = settle::read_commit(&results, &purchase.output_id)?;
+    Ok((settled, settle::read_held(&results)?))
 }
 
 /// A large output goes to R2 before the commit; where that fails it goes into the database, in

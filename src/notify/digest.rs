@@ -198,7 +198,7 @@ pub fn text(figures: &Figures, config: &Config) -> String {
             "Dead {}, outcome unknown {}, held {}, unknown {}",
             figures.dead, figures.outcome_unknown, figures.held, figures.unknown
         ),
-        format!("Money at risk: {}", money(figures.at_risk.micro_usd())),
+        format!("Money at risk: {}", money(figures.at_risk.micro_usd)),
     ];
     if let Some(queued) = figures.queued {
         lines.push(format!("In the queue: {}", count(queued)));
@@ -273,3 +273,8 @@ pub const COST: u32 = 8;
 const SITES_MAX: usize = 200;
 /// …and shown.
 const SITES_SHOWN: usize = 12;
+
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+#[path = "digest_tests.rs"]
+mod tests;

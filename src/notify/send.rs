@@ -309,3 +309,8 @@ const MARKED_MAX: usize = 100;
 const GAUGE_MAX: usize = 1_000;
 const PAUSE: Span = Span::from_minutes(1);
 const PAUSE_MAX: Span = Span::from_minutes(15);
+
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+#[path = "send_tests.rs"]
+mod tests;

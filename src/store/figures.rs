@@ -86,18 +86,8 @@ pub struct AtRisk {
     pub held: Risk,
     /// Generations of unknown outcome, at their estimate.
     pub unknown: Risk,
-}
-
-impl AtRisk {
-    /// All of it, in micro-dollars.
-    pub const fn micro_usd(&self) -> i64 {
-        self.pending
-            .micro_usd
-            .saturating_add(self.dead.micro_usd)
-            .saturating_add(self.outcome_unknown.micro_usd)
-            .saturating_add(self.held.micro_usd)
-            .saturating_add(self.unknown.micro_usd)
-    }
+    /// All of it, each generation once, in micro-dollars.
+    pub micro_usd: i64,
 }
 
 /// The money at risk of one account, or of all: two statements.
@@ -127,15 +117,20 @@ pub fn read_at_risk(deliveries: Row<'_>, generations: Row<'_>) -> Result<AtRisk,
             micro_usd: micro(row.integer(&format!("{column}_nano"))?),
         })
     };
+    let held = priced(generations, "held")?;
+    let unknown = Risk {
+        count: generations.count("unknown")?,
+        micro_usd: generations.integer("unknown_micro")?,
+    };
     Ok(AtRisk {
         pending: priced(deliveries, "pending")?,
         dead: priced(deliveries, "dead")?,
         outcome_unknown: priced(deliveries, "outcome_unknown")?,
-        held: priced(generations, "held")?,
-        unknown: Risk {
-            count: generations.count("unknown")?,
-            micro_usd: generations.integer("unknown_micro")?,
-        },
+        held,
+        unknown,
+        micro_usd: micro(deliveries.integer("any_nano")?)
+            .saturating_add(held.micro_usd)
+            .saturating_add(unknown.micro_usd),
     })
 }
 
@@ -183,6 +178,7 @@ pub fn day_of(account: &str, day: &str, limit: usize) -> Vec<Statement> {
 /// Figures are exact up to so many rows a kind, and stop there.
 pub const ROWS_MAX: usize = 10_000;
 
+// SQLite uses a partial index only where the query repeats the index's own condition.
 macro_rules! counted {
     ($from:literal) => {
         concat!(
@@ -207,17 +203,35 @@ const BACKLOG: &str = concat!(
        UNION ALL \
        SELECT MIN(due_since) AS at FROM deliveries INDEXED BY deliveries_stale \
        WHERE status = 'pending' AND stale_alerted = 1)) AS oldest, ",
-    counted!("deliveries INDEXED BY deliveries_unwell WHERE status = 'dead'"),
+    counted!(
+        "deliveries INDEXED BY deliveries_unwell WHERE status = 'dead' \
+         AND status IN ('dead', 'outcome_unknown')"
+    ),
     " AS dead, ",
-    counted!("deliveries INDEXED BY deliveries_unwell WHERE status = 'outcome_unknown'"),
+    counted!(
+        "deliveries INDEXED BY deliveries_unwell WHERE status = 'outcome_unknown' \
+         AND status IN ('dead', 'outcome_unknown')"
+    ),
     " AS outcome_unknown, ",
-    counted!("generations INDEXED BY generations_unsettled WHERE state = 'held'"),
+    counted!(
+        "generations INDEXED BY generations_unsettled WHERE state = 'held' \
+         AND state IN ('queued', 'running', 'unknown', 'held')"
+    ),
     " AS held, ",
-    counted!("generations INDEXED BY generations_unsettled WHERE state = 'unknown'"),
+    counted!(
+        "generations INDEXED BY generations_unsettled WHERE state = 'unknown' \
+         AND state IN ('queued', 'running', 'unknown', 'held')"
+    ),
     " AS unknown, ",
-    counted!("generations INDEXED BY generations_unsettled WHERE state = 'running'"),
+    counted!(
+        "generations INDEXED BY generations_unsettled WHERE state = 'running' \
+         AND state IN ('queued', 'running', 'unknown', 'held')"
+    ),
     " AS running, ",
-    counted!("generations INDEXED BY generations_unsettled WHERE state = 'queued'"),
+    counted!(
+        "generations INDEXED BY generations_unsettled WHERE state = 'queued' \
+         AND state IN ('queued', 'running', 'unknown', 'held')"
+    ),
     " AS queued"
 );
 
@@ -234,9 +248,15 @@ const BACKLOG_OF_ACCOUNT: &str = concat!(
          WHERE account = ?3 AND status = 'outcome_unknown'"
     ),
     " AS outcome_unknown, ",
-    counted!("generations INDEXED BY generations_stuck WHERE account = ?3 AND state = 'held'"),
+    counted!(
+        "generations INDEXED BY generations_stuck WHERE account = ?3 AND state = 'held' \
+         AND state IN ('held', 'unknown')"
+    ),
     " AS held, ",
-    counted!("generations INDEXED BY generations_stuck WHERE account = ?3 AND state = 'unknown'"),
+    counted!(
+        "generations INDEXED BY generations_stuck WHERE account = ?3 AND state = 'unknown' \
+         AND state IN ('held', 'unknown')"
+    ),
     " AS unknown, NULL AS running, NULL AS queued"
 );
 
@@ -252,12 +272,12 @@ macro_rules! risk_of_deliveries {
             $unwell,
             " WHERE ",
             $account,
-            "status = 'dead' LIMIT ?1), \
+            "status = 'dead' AND status IN ('dead', 'outcome_unknown') LIMIT ?1), \
              o AS MATERIALIZED (SELECT generation_id FROM deliveries INDEXED BY ",
             $unwell,
             " WHERE ",
             $account,
-            "status = 'outcome_unknown' LIMIT ?1) \
+            "status = 'outcome_unknown' AND status IN ('dead', 'outcome_unknown') LIMIT ?1) \
              SELECT (SELECT COUNT(*) FROM p) AS pending, \
                (SELECT COALESCE(SUM(cost_nano), 0) FROM generations \
                  WHERE id IN (SELECT generation_id FROM p)) AS pending_nano, \
@@ -266,7 +286,10 @@ macro_rules! risk_of_deliveries {
                  WHERE id IN (SELECT generation_id FROM d)) AS dead_nano, \
                (SELECT COUNT(*) FROM o) AS outcome_unknown, \
                (SELECT COALESCE(SUM(cost_nano), 0) FROM generations \
-                 WHERE id IN (SELECT generation_id FROM o)) AS outcome_unknown_nano"
+                 WHERE id IN (SELECT generation_id FROM o)) AS outcome_unknown_nano, \
+               (SELECT COALESCE(SUM(cost_nano), 0) FROM generations \
+                 WHERE id IN (SELECT generation_id FROM p UNION SELECT generation_id FROM d \
+                   UNION SELECT generation_id FROM o)) AS any_nano"
         )
     };
 }
@@ -285,12 +308,14 @@ macro_rules! risk_of_generations {
             $index,
             " WHERE ",
             $account,
-            "state = 'held' LIMIT ?1), \
+            "state = 'held' AND state IN ('queued', 'running', 'unknown', 'held') \
+               AND state IN ('held', 'unknown') LIMIT ?1), \
              u AS MATERIALIZED (SELECT credits_reserved FROM generations INDEXED BY ",
             $index,
             " WHERE ",
             $account,
-            "state = 'unknown' LIMIT ?1) \
+            "state = 'unknown' AND state IN ('queued', 'running', 'unknown', 'held') \
+               AND state IN ('held', 'unknown') LIMIT ?1) \
              SELECT (SELECT COUNT(*) FROM h) AS held, \
                (SELECT COALESCE(SUM(cost_nano), 0) FROM h) AS held_nano, \
                (SELECT COUNT(*) FROM u) AS unknown, \

@@ -111,7 +111,7 @@ const FIND: &str = "SELECT g.*, \
     WHERE d.generation_id = g.id) AS destinations \
 FROM generations g WHERE g.id = ?1 AND (?2 IS NULL OR g.account = ?2)";
 
-const LIST_ALL: &str = list_sql!("", "?1 IS NULL");
+const LIST_ALL: &str = list_sql!("INDEXED BY generations_by_time", "?1 IS NULL");
 const LIST_BY_ACCOUNT: &str = list_sql!("INDEXED BY generations_by_account", "g.account = ?1");
 const LIST_BY_SCOPE: &str = list_sql!(
     "INDEXED BY generations_by_scope",

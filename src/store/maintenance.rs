@@ -57,23 +57,7 @@ pub fn unsettled(overdue: &Overdue) -> Statement {
         .decided
         .map_or(crate::ports::SqlValue::Null, |at| integer(at.millis()));
     statement(
-        "SELECT id FROM ( \
-           SELECT * FROM (SELECT id, lease_until FROM generations \
-             INDEXED BY generations_unsettled WHERE state = 'running' AND lease_until <= ?1 \
-             ORDER BY lease_until LIMIT ?5) \
-           UNION ALL \
-           SELECT * FROM (SELECT id, lease_until FROM generations \
-             INDEXED BY generations_unsettled WHERE state = 'queued' AND lease_until <= ?1 \
-             ORDER BY lease_until LIMIT ?5) \
-           UNION ALL \
-           SELECT * FROM (SELECT id, lease_until FROM generations \
-             INDEXED BY generations_to_decide WHERE state = 'unknown' AND operation = 0 \
-             AND lease_until <= ?4 ORDER BY lease_until LIMIT ?5) \
-           UNION ALL \
-           SELECT * FROM (SELECT id, lease_until FROM generations \
-             INDEXED BY generations_unsettled WHERE state = 'running' \
-             AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
-         LIMIT ?5",
+        UNSETTLED,
         vec![
             integer(overdue.now.millis()),
             integer(overdue.young.0.millis()),
@@ -99,12 +83,12 @@ pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<St
         statement(
             "INSERT INTO alerts (kind, account, site, pipeline, count, topic, opened_at, \
                newest_at, closes_at, state, next_attempt_at) \
-             SELECT 'stale', d.account, d.site, d.pipeline, COUNT(*), \
-               (SELECT topic FROM generations g WHERE g.id = MAX(d.generation_id)), ?2, ?2, \
-               ?3, 'open', ?3 \
-             FROM (SELECT * FROM deliveries WHERE status = 'pending' AND stale_alerted = 0 \
-               AND due_since <= ?1 ORDER BY due_since LIMIT ?4) d \
-             GROUP BY d.account, d.site, d.pipeline HAVING COUNT(*) > 0 \
+             SELECT 'stale', account, site, pipeline, n, \
+               (SELECT topic FROM generations g WHERE g.id = newest), ?2, ?2, ?3, 'open', ?3 \
+             FROM (SELECT account, site, pipeline, COUNT(*) AS n, MAX(generation_id) AS newest \
+               FROM (SELECT * FROM deliveries WHERE status = 'pending' AND stale_alerted = 0 \
+                 AND due_since <= ?1 ORDER BY due_since LIMIT ?4) \
+               GROUP BY account, site, pipeline) WHERE true \
              ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
                count = count + excluded.count, topic = excluded.topic, \
                newest_at = excluded.newest_at",
@@ -124,13 +108,24 @@ pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<St
     ]
 }
 
-/// Generations past their retention whose output lies in R2: its object goes first.
-pub fn purgeable(now: Timestamp, limit: usize) -> Statement {
-    statement(
-        "SELECT id, output_id, output_where FROM generations \
-         WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2",
-        vec![integer(now.millis()), count(limit)],
-    )
+/// Generations past their retention, the oldest first, each with where its output lies: an object
+/// in R2 goes before its row. One that still owes a delivery stays, and is looked at again once
+/// that delivery is final.
+pub fn purgeable(now: Timestamp, limit: usize) -> Vec<Statement> {
+    vec![
+        statement(
+            "UPDATE generations SET purge_at = NULL WHERE id IN (SELECT id FROM generations \
+               WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2) \
+             AND EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = generations.id \
+               AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
+            vec![integer(now.millis()), count(limit)],
+        ),
+        statement(
+            "SELECT id, output_id, output_where FROM generations \
+             WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2",
+            vec![integer(now.millis()), count(limit)],
+        ),
+    ]
 }
 
 /// Deletes those generations; their ids stay as tombstones.
@@ -139,7 +134,9 @@ pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
     vec![
         statement(
             "DELETE FROM generations WHERE id IN (SELECT value FROM json_each(?1)) \
-               AND purge_at <= ?2",
+               AND purge_at <= ?2 AND NOT EXISTS (SELECT 1 FROM deliveries d \
+                 WHERE d.generation_id = generations.id \
+                   AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
             vec![text(ids), integer(now.millis())],
         ),
         statement(
@@ -159,3 +156,20 @@ pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
         ),
     ]
 }
+const UNSETTLED: &str = "SELECT id FROM ( \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
+    WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
+      AND lease_until <= ?1 ORDER BY lease_until LIMIT ?5) \
+  UNION ALL \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
+    WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'queued' \
+      AND lease_until <= ?1 ORDER BY lease_until LIMIT ?5) \
+  UNION ALL \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_to_decide \
+    WHERE state = 'unknown' AND operation = 0 \
+      AND lease_until <= ?4 ORDER BY lease_until LIMIT ?5) \
+  UNION ALL \
+  SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
+    WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
+      AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
+LIMIT ?5";

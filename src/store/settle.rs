@@ -19,6 +19,9 @@ pub struct Purchase {
     pub held: Option<String>,
     /// The same in words.
     pub detail: Option<String>,
+    /// Whether it is held where another generation went to the same target within a day.
+    #[serde(default)]
+    pub holds_near_duplicates: bool,
     /// The answer in parts; empty where it lies in R2.
     pub parts: Vec<String>,
     /// Whether the answer lies in R2.
@@ -119,6 +122,10 @@ pub fn commit(job: &Job, purchase: &Purchase) -> Vec<Statement> {
             ],
         )
     }));
+    if purchase.holds_near_duplicates && purchase.held.is_none() {
+        let (id, output) = (text(&job.generation_id), text(&purchase.output_id));
+        batch.push(statement(HOLD_NEAR, vec![id, output, text(REASON_NEAR)]));
+    }
     batch.push(statement(
         RELEASE_DELIVERIES,
         vec![
@@ -144,6 +151,19 @@ pub fn read_commit(results: &[Rows], output_id: &str) -> Result<Settled, DbError
         return Ok(Settled::Yes);
     }
     Ok(Settled::Lost(State::parse(&row.text("state")?)))
+}
+
+/// Why a committed output is held, where the commit itself found a reason.
+pub fn read_held(results: &[Rows]) -> Result<Option<String>, DbError> {
+    let Some(row) = first(results, results.len().saturating_sub(1))? else {
+        return Ok(None);
+    };
+    let held = row.text("state")? == State::Held.as_str();
+    Ok(if held {
+        row.optional_text("reason")?
+    } else {
+        None
+    })
 }
 
 /// A definite failure: the credits go back and the key is free, in one transaction.
@@ -195,14 +215,14 @@ pub fn free_unknown(id: &str, token: &str, now: Timestamp) -> Vec<Statement> {
                 integer(now.plus(RETENTION).millis()),
             ],
         ),
-        statement(DROP_DELIVERIES, vec![text(id), text(token)]),
         statement(DROP_BODY, vec![text(id), text(token)]),
         standing(id),
     ]
 }
 
 /// Puts a queued job whose runner died back into the queue. What the dead runner may have bought is
-/// charged at its estimate; the next run reserves anew.
+/// charged at its estimate; the next run reserves anew. Nothing changes where the account's credits
+/// of the day do not suffice for that.
 pub fn free_to_queue(job: &Job, detail: &str, now: Timestamp) -> Vec<Statement> {
     vec![
         statement(
@@ -339,13 +359,16 @@ pub fn read_load(results: &[Rows], from: usize) -> Result<Option<(Generation, St
 
 fn standing(id: &str) -> Statement {
     statement(
-        "SELECT state, token, output_id FROM generations WHERE id = ?1",
+        "SELECT state, token, output_id, reason FROM generations WHERE id = ?1",
         vec![text(id)],
     )
 }
 
 /// Why a generation of unknown outcome is failed: its key was freed by policy or by a person.
 pub const REASON_FREED: &str = "unknown_freed";
+
+/// Why the second generation for one target within a day is held.
+pub const REASON_NEAR: &str = "near_duplicate";
 
 const COMMIT: &str = "UPDATE generations SET state = ?3, reason = ?4, detail = ?5, \
   output_where = ?7, output_parts = ?8, output_type = ?9, output_headers = ?10, \
@@ -356,11 +379,25 @@ const COMMIT: &str = "UPDATE generations SET state = ?3, reason = ?4, detail = ?
   purge_at = CASE WHEN ?3 = 'held' OR EXISTS (SELECT 1 FROM deliveries \
     WHERE generation_id = ?1 AND status = 'waiting') THEN NULL ELSE ?21 END \
 WHERE id = ?1 AND token = ?2 AND (state IN ('running', 'unknown') \
-  OR (state = 'failed' AND reason = 'unknown_freed' AND EXISTS (SELECT 1 FROM claims c \
-    WHERE c.claim_key = generations.claim_key AND c.generation_id = generations.id)))";
+  OR (state = 'failed' AND reason = 'unknown_freed' AND NOT EXISTS (SELECT 1 FROM generations n \
+    WHERE n.claim_key = generations.claim_key \
+      AND n.state IN ('queued', 'running', 'unknown', 'held')) \
+    AND NOT EXISTS (SELECT 1 FROM generations n WHERE n.claim_key = generations.claim_key \
+      AND n.state = 'generated' AND n.created_at >= generations.created_at)))";
 
 const KEEP_OUTPUT: &str = "INSERT INTO outputs (output_id, part, body) \
 SELECT ?2, ?3, ?4 FROM generations WHERE id = ?1 AND output_id = ?2 ON CONFLICT DO NOTHING";
+
+// Of two at once the one that commits first goes out: what still waits is nobody's forerunner.
+const HOLD_NEAR: &str = "UPDATE generations SET state = 'held', reason = ?3, purge_at = NULL, \
+  detail = 'another generation went to the same target within a day' \
+WHERE id = ?1 AND output_id = ?2 AND state = 'generated' AND EXISTS (SELECT 1 \
+  FROM deliveries mine JOIN deliveries other INDEXED BY deliveries_by_target \
+    ON other.publisher = mine.publisher AND other.target = mine.target \
+    AND other.created_at BETWEEN mine.created_at - 86400000 AND mine.created_at + 86400000 \
+  WHERE mine.generation_id = ?1 AND mine.status = 'waiting' AND other.generation_id <> ?1 \
+    AND other.account = mine.account \
+    AND other.status IN ('pending', 'published', 'dead', 'outcome_unknown'))";
 
 const RELEASE_DELIVERIES: &str = "UPDATE deliveries SET status = 'pending', \
   next_attempt_at = ?3, due_since = ?3 \
@@ -408,7 +445,10 @@ const REQUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, det
 
 const FREE_TO_QUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
   credits_spent = credits_spent + credits_reserved, updated_at = ?5 \
-WHERE id = ?1 AND token = ?2 AND state IN ('running', 'unknown')";
+WHERE id = ?1 AND token = ?2 AND state IN ('running', 'unknown') \
+  AND NOT EXISTS (SELECT 1 FROM accounts a JOIN credit_days cd ON cd.account = a.account \
+    WHERE a.account = generations.account AND cd.day = generations.credit_day \
+      AND cd.spent + cd.reserved + generations.credits_reserved > a.daily_credits)";
 
 const LOAD: &str = "SELECT g.*, \
   EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
@@ -418,3 +458,8 @@ const LOAD: &str = "SELECT g.*, \
 FROM generations g WHERE g.id = ?1";
 
 const LOAD_BODY: &str = "SELECT body FROM request_bodies WHERE generation_id = ?1 ORDER BY part";
+
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+#[path = "settle_tests.rs"]
+mod tests;

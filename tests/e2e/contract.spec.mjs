@@ -73,9 +73,7 @@ const STEPS = {
     assert.ok(answer.status < 500 || answer.json?.code, `${answer.status} ${answer.text}`);
   },
   fault: ({ stage, words }, { fault: { for: service, fault, times } }) =>
-    service === "gemini"
-      ? stage.fakes.script("gemini", words.tag, fault, times)
-      : stage.fakes.script("webhook", `/webhook/${service}`, fault, times),
+    stage.fakes.script(service, service === "gemini" ? words.tag : "", fault, times),
   store: ({ stage }, { store }) =>
     stage.worker.rules(...Object.keys(store).map((kind) => BROKEN[kind])),
   async advance({ stage: { worker } }, { advance }) {

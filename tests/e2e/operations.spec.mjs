@@ -128,6 +128,7 @@ test("a drain reads at most 9 rows a due row", async (context) => {
   const entries = await worker.journal(since);
   const figures = summarise(entries);
   context.diagnostic(`a tick with ${DUE} due rows: ${JSON.stringify(figures)}`);
-  for (const [sql, rowsRead] of rowsReadBySql(entries)) context.diagnostic(`${rowsRead} rows: ${sql}`);
+  for (const [sql, rowsRead] of rowsReadBySql(entries))
+    context.diagnostic(`${rowsRead} rows: ${sql}`);
   assert.ok(figures.d1RowsRead <= 9 * DUE, `${figures.d1RowsRead} rows read`);
 });

@@ -1,0 +1,563 @@
+//! Every port of the service, as one isolate sees it.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use oncepress::app::{App, Background, Runner, RunnerError};
+use oncepress::idempotency::record::{Job, Settlement};
+use oncepress::ports::{
+    ByteSource, Clock, Database, DbError, HttpAnswer, HttpError, HttpRequest, IsolateCache,
+    KeyValue, KvError, Object, ObjectError, Objects, Outbound, PutNew, QueueError, Queues, Random,
+    RateLimiter, Rows, Statement, Task, Telemetry,
+};
+use oncepress::time::{Span, Timestamp};
+
+use super::fate::{Fate, Kind};
+use super::gemini::{Act, Entry, answer, prompt_of};
+use super::hooks::{HookAct, Receipt};
+use super::world::{FixedZones, Isolate, World, label};
+
+/// The service in one isolate.
+pub fn app(world: &World, isolate: &Rc<Isolate>) -> App {
+    let port = Rc::new(Port {
+        world: world.clone(),
+        isolate: Rc::clone(isolate),
+    });
+    let stores: Rc<dyn Objects> = port.clone();
+    let queues: Rc<dyn Queues> = port.clone();
+    let runner: Rc<dyn Runner> = port.clone();
+    App {
+        settings: Rc::clone(&world.settings),
+        clock: port.clone(),
+        random: port.clone(),
+        zones: Rc::new(FixedZones),
+        db: port.clone(),
+        kv: port.clone(),
+        isolate: port.clone(),
+        objects: Some(stores),
+        outbound: port.clone(),
+        queues: Some(queues),
+        limiter: port.clone(),
+        telemetry: port.clone(),
+        runner: world.durable.then_some(runner),
+        background: port,
+        stats: Rc::default(),
+    }
+}
+
+/// One isolate's hold on the world.
+struct Port {
+    world: World,
+    isolate: Rc<Isolate>,
+}
+
+impl Port {
+    fn home(&self) -> u64 {
+        self.isolate.home
+    }
+
+    async fn gate(&self, kind: Kind, label: &str) -> Fate {
+        self.world.gate(self.home(), kind, label).await
+    }
+
+    async fn after(&self, fate: Fate, seen: &str) {
+        self.world.after(self.home(), fate, seen).await;
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.world.exec.now_ms()
+    }
+}
+
+impl Clock for Port {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now_ms() + self.isolate.skew_ms.get())
+    }
+
+    fn sleep(&self, span: Span) -> Task<'_, ()> {
+        Box::pin(self.world.exec.sleep(span.millis()))
+    }
+}
+
+impl Random for Port {
+    fn bytes16(&self) -> [u8; 16] {
+        self.world.random16()
+    }
+}
+
+impl Database for Port {
+    fn batch(&self, statements: Vec<Statement>) -> Task<'_, Result<Vec<Rows>, DbError>> {
+        Box::pin(async move {
+            let fate = self.gate(Kind::Db, &label(&statements)).await;
+            if let Some(error) = self.world.refused(&statements) {
+                self.world.note(format!("   refused: {error}"));
+                self.after(fate, "refused").await;
+                return Err(error);
+            }
+            let result = fate.acts().then(|| self.world.db.run(&statements));
+            if fate.acts() {
+                let watch = self.world.watch.borrow().clone();
+                if let Some(watch) = watch {
+                    watch(&self.world);
+                }
+            }
+            let seen = if fate == Fate::Fine {
+                format!("{result:?}")
+            } else {
+                String::new()
+            };
+            self.after(fate, &seen).await;
+            match result {
+                Some(result) if fate == Fate::Fine => result,
+                _ => Err(DbError::Transient("Network connection lost.".to_owned())),
+            }
+        })
+    }
+}
+
+impl KeyValue for Port {
+    fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<String>, KvError>> {
+        Box::pin(async move {
+            let fate = self.gate(Kind::KvGet, &format!("get {}", short(key))).await;
+            let value = self.world.kv.get(self.isolate.location, key, self.now_ms());
+            let down = self.world.kv.down.get();
+            self.after(fate, &format!("{down}{value:?}")).await;
+            if down || fate.is_error() {
+                return Err(KvError("KV GET failed: 500".to_owned()));
+            }
+            Ok(value)
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        key: &'a str,
+        value: String,
+        ttl: Option<Span>,
+    ) -> Task<'a, Result<(), KvError>> {
+        Box::pin(async move {
+            let what = value
+                .split([' ', '\n'])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let fate = self
+                .gate(Kind::KvPut, &format!("put {} {what}", short(key)))
+                .await;
+            let down = self.world.kv.down.get() || self.world.kv.writes_down.get();
+            let mut result = Ok(());
+            if fate.acts() && !down {
+                let ttl = ttl.map(Span::millis);
+                let (place, now) = (self.isolate.location, self.now_ms());
+                result = self.world.kv.put(place, key, Some(value), ttl, now);
+            }
+            self.after(fate, &format!("{down}{result:?}")).await;
+            if down || fate.is_error() {
+                return Err(KvError("KV PUT failed: 500".to_owned()));
+            }
+            result.map_err(KvError)
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Task<'a, Result<(), KvError>> {
+        Box::pin(async move {
+            let fate = self
+                .gate(Kind::KvOther, &format!("delete {}", short(key)))
+                .await;
+            let down = self.world.kv.down.get() || self.world.kv.writes_down.get();
+            if fate.acts() && !down {
+                let (place, now) = (self.isolate.location, self.now_ms());
+                let _ = self.world.kv.put(place, key, None, None, now);
+            }
+            self.after(fate, "").await;
+            if down || fate.is_error() {
+                return Err(KvError("KV DELETE failed: 500".to_owned()));
+            }
+            Ok(())
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Task<'a, Result<Vec<String>, KvError>> {
+        Box::pin(async move {
+            let fate = self.gate(Kind::KvOther, &format!("list {prefix}")).await;
+            let names = self.world.kv.list(prefix, self.now_ms());
+            self.after(fate, &format!("{names:?}")).await;
+            if self.world.kv.down.get() || fate.is_error() {
+                return Err(KvError("KV LIST failed: 500".to_owned()));
+            }
+            Ok(names)
+        })
+    }
+}
+
+impl IsolateCache for Port {
+    fn get(&self, key: &str, now: Timestamp) -> Option<String> {
+        self.isolate.memory.get(key, now.millis())
+    }
+
+    fn put(&self, key: &str, value: &str, expires_at: Timestamp) {
+        self.isolate.memory.put(key, value, expires_at.millis());
+    }
+
+    fn remove(&self, key: &str) {
+        self.isolate.memory.remove(key);
+    }
+}
+
+impl Port {
+    async fn object<T: std::fmt::Debug>(
+        &self,
+        label: String,
+        effect: impl FnOnce(&World) -> T,
+    ) -> Result<T, ObjectError> {
+        let fate = self.gate(Kind::R2, &label).await;
+        let down = self.world.r2.down.get();
+        let result = (fate.acts() && !down).then(|| effect(&self.world));
+        self.after(fate, &format!("{result:?}")).await;
+        match result {
+            Some(value) if fate == Fate::Fine => Ok(value),
+            _ => Err(ObjectError("We encountered an internal error.".to_owned())),
+        }
+    }
+}
+
+impl Objects for Port {
+    fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<Object>, ObjectError>> {
+        Box::pin(self.object(format!("get {}", short(key)), move |world| {
+            world.r2.objects.borrow().get(key).cloned()
+        }))
+    }
+
+    fn put_new<'a>(
+        &'a self,
+        key: &'a str,
+        object: Object,
+    ) -> Task<'a, Result<PutNew, ObjectError>> {
+        Box::pin(
+            self.object(format!("put_new {}", short(key)), move |world| {
+                let mut objects = world.r2.objects.borrow_mut();
+                if objects.contains_key(key) {
+                    return PutNew::Exists;
+                }
+                objects.insert(key.to_owned(), object);
+                PutNew::Created
+            }),
+        )
+    }
+
+    fn put<'a>(&'a self, key: &'a str, object: Object) -> Task<'a, Result<(), ObjectError>> {
+        Box::pin(self.object(format!("put {}", short(key)), move |world| {
+            world.r2.objects.borrow_mut().insert(key.to_owned(), object);
+        }))
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Task<'a, Result<(), ObjectError>> {
+        Box::pin(self.object(format!("delete {}", short(key)), move |world| {
+            world.r2.objects.borrow_mut().remove(key);
+        }))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Task<'a, Result<Vec<String>, ObjectError>> {
+        Box::pin(self.object(format!("list {prefix}"), move |world| world.r2.list(prefix)))
+    }
+}
+
+impl Outbound for Port {
+    fn send(&self, request: HttpRequest) -> Task<'_, Result<HttpAnswer, HttpError>> {
+        Box::pin(async move {
+            let host = request.url.trim_start_matches("https://");
+            let host = host.split(['/', '?']).next().unwrap_or_default().to_owned();
+            if host == "gemini.test" {
+                self.ask_gemini(request).await
+            } else if host.ends_with(".test") {
+                self.ask_hook(&host, request).await
+            } else {
+                Err(HttpError::NotSent(format!("no route to {host}")))
+            }
+        })
+    }
+}
+
+impl Port {
+    async fn ask_gemini(&self, request: HttpRequest) -> Result<HttpAnswer, HttpError> {
+        let prompt = prompt_of(&request.body);
+        let fate = self
+            .gate(Kind::Gemini, &format!("generate {prompt:?}"))
+            .await;
+        if !fate.acts() {
+            return Err(HttpError::Lost("reset by peer".to_owned()));
+        }
+        let act = self.world.gemini.next_act();
+        let number = self.enter(&prompt, act);
+        let text = self.world.gemini.ledger.borrow()[number].text.clone();
+        self.after(fate, &format!("{act:?}{number}")).await;
+        if fate.is_error() {
+            return Err(HttpError::Lost("reset by peer".to_owned()));
+        }
+        let timeout = request.timeout.millis();
+        let wait = if act == Act::Hang {
+            timeout
+        } else {
+            self.world.gemini.latency_ms.get()
+        };
+        self.world.exec.sleep(wait.min(timeout)).await;
+        if act == Act::Hang || wait >= timeout {
+            return Err(HttpError::TimedOut);
+        }
+        match act {
+            Act::NotSent => return Err(HttpError::NotSent("no connection".to_owned())),
+            Act::LostHead => return Err(HttpError::Lost("reset by peer".to_owned())),
+            _ => {}
+        }
+        let stream = request.url.contains("streamGenerateContent");
+        let (status, pieces) = answer(act, &text, stream);
+        Ok(HttpAnswer {
+            status,
+            headers: vec![
+                ("content-type".to_owned(), "text/event-stream".to_owned()),
+                ("server-timing".to_owned(), format!("gfet4t7; dur={number}")),
+            ],
+            body: Box::new(Pieces {
+                world: self.world.clone(),
+                home: self.home(),
+                kind: Kind::GeminiBody,
+                pieces: pieces.into(),
+                entry: Some(number),
+            }),
+        })
+    }
+
+    /// Enters a request in the ledger, after the check that it may be billed at all.
+    fn enter(&self, prompt: &str, act: Act) -> usize {
+        let world = &self.world;
+        if act.bills() {
+            super::check::purchase_is_allowed(world, prompt);
+        }
+        let generation = world.db.texts(&format!(
+            "SELECT id FROM generations WHERE topic = '{prompt}' AND state = 'running' LIMIT 1"
+        ));
+        let number = world.gemini.ledger.borrow().len();
+        let entry = Entry {
+            at: self.now_ms(),
+            prompt: prompt.to_owned(),
+            act,
+            home: self.home(),
+            generation: generation.into_iter().next().unwrap_or_default(),
+            text: world.gemini.text(number),
+            whole: false,
+            excuse: None,
+        };
+        world.note(format!("   Gemini #{number}: {act:?} for {prompt:?}"));
+        world.gemini.ledger.borrow_mut().push(entry);
+        number
+    }
+
+    async fn ask_hook(&self, host: &str, request: HttpRequest) -> Result<HttpAnswer, HttpError> {
+        let header = |name: &str| {
+            let found = request.headers.iter().find(|(other, _)| other == name);
+            found.map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        let id = header("webhook-id");
+        let fate = self
+            .gate(Kind::Hook, &format!("{host} {}", short(&id)))
+            .await;
+        if !fate.acts() {
+            return Err(HttpError::Lost("reset by peer".to_owned()));
+        }
+        let act = self.world.hooks.next_act(host);
+        self.world.note(format!("   {host}: {act:?}"));
+        if act != HookAct::NotSent {
+            self.world.hooks.receipts.borrow_mut().push(Receipt {
+                at: self.now_ms(),
+                host: host.to_owned(),
+                id,
+                body: String::from_utf8_lossy(&request.body).into_owned(),
+                took: act.takes(),
+                signed: header("webhook-signature").starts_with("v1,"),
+            });
+        }
+        self.after(fate, &format!("{act:?}")).await;
+        if fate.is_error() {
+            return Err(HttpError::Lost("reset by peer".to_owned()));
+        }
+        let (status, retry_after) = match act {
+            HookAct::Take => (200, None),
+            HookAct::TakeThenReset => return Err(HttpError::Lost("reset by peer".to_owned())),
+            HookAct::TakeThenGateway => (502, None),
+            HookAct::TakeThenHang => {
+                self.world.exec.sleep(request.timeout.millis()).await;
+                return Err(HttpError::TimedOut);
+            }
+            HookAct::Refuse(status) => (status, None),
+            HookAct::Later(seconds) => (503, Some(seconds)),
+            HookAct::NotSent => return Err(HttpError::NotSent("no connection".to_owned())),
+        };
+        let retry_after = retry_after.map(|s| ("retry-after".to_owned(), s.to_string()));
+        Ok(HttpAnswer {
+            status,
+            headers: retry_after.into_iter().collect(),
+            body: Box::new(Pieces {
+                world: self.world.clone(),
+                home: self.home(),
+                kind: Kind::HookBody,
+                pieces: VecDeque::from([Some(b"{}".to_vec())]),
+                entry: None,
+            }),
+        })
+    }
+}
+
+/// A body whose every piece is a port call.
+struct Pieces {
+    world: World,
+    home: u64,
+    kind: Kind,
+    pieces: VecDeque<Option<Vec<u8>>>,
+    entry: Option<usize>,
+}
+
+impl ByteSource for Pieces {
+    fn next(&mut self) -> Task<'_, Result<Option<Vec<u8>>, HttpError>> {
+        Box::pin(async move {
+            let fate = self.world.gate(self.home, self.kind, "read").await;
+            let piece = self.pieces.pop_front();
+            let seen = format!("{:?}", piece.as_ref().map(|p| p.as_ref().map(Vec::len)));
+            self.world.after(self.home, fate, &seen).await;
+            if fate.is_error() || piece == Some(None) {
+                self.pieces.clear();
+                return Err(HttpError::Lost("reset by peer".to_owned()));
+            }
+            let piece = piece.flatten();
+            // Whole as soon as no further output can follow.
+            if !matches!(self.pieces.front(), Some(Some(_)))
+                && let Some(entry) = self.entry
+            {
+                self.world.gemini.ledger.borrow_mut()[entry].whole = true;
+            }
+            Ok(piece)
+        })
+    }
+}
+
+impl Queues for Port {
+    fn send<'a>(
+        &'a self,
+        binding: &'a str,
+        body: String,
+        delay: Span,
+    ) -> Task<'a, Result<(), QueueError>> {
+        Box::pin(async move {
+            let fate = self.gate(Kind::Queue, &format!("send {binding}")).await;
+            if fate.acts() {
+                self.world.enqueue(binding, &body, delay.millis());
+            }
+            self.after(fate, "").await;
+            if fate.is_error() {
+                return Err(QueueError("Queue send failed".to_owned()));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl RateLimiter for Port {
+    fn allow<'a>(&'a self, _key: &'a str) -> Task<'a, bool> {
+        Box::pin(async { true })
+    }
+}
+
+impl Telemetry for Port {
+    fn log(&self, line: &str) {
+        self.world.note(format!("   log {line}"));
+        self.world.logs.borrow_mut().push(line.to_owned());
+    }
+
+    fn point(&self, _index: &str, _blobs: &[&str], _doubles: &[f64]) {}
+}
+
+impl Background for Port {
+    /// `waitUntil`: cancelled 30 s later.
+    fn spawn(&self, task: Task<'static, ()>) {
+        let limit = self.world.exec.sleep(30_000);
+        let world = self.world.clone();
+        self.world.exec.spawn(self.home(), "bg", async move {
+            if let Either::Right(_) = select(task, Box::pin(limit)).await {
+                world.note("waitUntil is over: a task is cancelled".to_owned());
+            }
+        });
+    }
+}
+
+impl Runner for Port {
+    fn start(
+        &self,
+        job: Job,
+        body: String,
+        wait: Span,
+    ) -> Task<'_, Result<Option<Settlement>, RunnerError>> {
+        Box::pin(async move {
+            let name = job.generation_id.clone();
+            let fate = self
+                .gate(Kind::Runner, &format!("start {}", short(&name)))
+                .await;
+            let reply = fate.acts().then(|| {
+                self.world.call_actor(&name, move |actor, app| {
+                    Box::pin(async move { actor.start(&app, job, body, wait).await })
+                })
+            });
+            self.hear(fate, reply).await
+        })
+    }
+
+    fn attach<'a>(
+        &'a self,
+        generation_id: &'a str,
+        wait: Span,
+    ) -> Task<'a, Result<Option<Settlement>, RunnerError>> {
+        Box::pin(async move {
+            let label = format!("attach {}", short(generation_id));
+            let fate = self.gate(Kind::Runner, &label).await;
+            let reply = fate.acts().then(|| {
+                self.world.call_actor(generation_id, move |actor, app| {
+                    Box::pin(async move { actor.attach(&app, wait).await })
+                })
+            });
+            self.hear(fate, reply).await
+        })
+    }
+}
+
+type Reply = futures::channel::oneshot::Receiver<Result<Option<Settlement>, RunnerError>>;
+
+impl Port {
+    async fn hear(
+        &self,
+        fate: Fate,
+        reply: Option<Reply>,
+    ) -> Result<Option<Settlement>, RunnerError> {
+        let lost = || RunnerError::Unreachable("Network connection lost.".to_owned());
+        self.after(fate, "sent").await;
+        match reply {
+            Some(reply) if fate == Fate::Fine => {
+                let answer = reply.await.unwrap_or_else(|_| Err(lost()));
+                self.after(fate, &format!("{answer:?}")).await;
+                answer
+            }
+            _ => Err(lost()),
+        }
+    }
+}
+
+/// A key without the long hex part that makes traces hard to read.
+fn short(key: &str) -> String {
+    let cut = |part: &str| {
+        let long = part.len() > 16 && part.bytes().filter(u8::is_ascii_hexdigit).count() > 14;
+        if long {
+            part.chars().take(10).collect()
+        } else {
+            part.to_owned()
+        }
+    };
+    key.split(':').map(cut).collect::<Vec<String>>().join(":")
+}
