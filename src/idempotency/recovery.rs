@@ -11,6 +11,7 @@ use crate::error::Code;
 use crate::idempotency::record::{Generation, Job, Settlement, Stored};
 use crate::idempotency::runner::{failed_batch, output_object};
 use crate::idempotency::state::State;
+use crate::json_form;
 use crate::ports::DbError;
 use crate::store::evidence::{Evidence, PREFIX};
 use crate::store::settle::{self, Settled};
@@ -103,8 +104,10 @@ pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
 }
 
 async fn bring_in(app: &App, bytes: &[u8]) -> Result<(), DbError> {
-    let evidence: Evidence = serde_json::from_slice(bytes)
-        .map_err(|error| DbError::Fatal(format!("evidence that cannot be read: {error}")))?;
+    let evidence: Evidence = str::from_utf8(bytes)
+        .ok()
+        .and_then(json_form::read)
+        .ok_or_else(|| DbError::Fatal("evidence that cannot be read".to_owned()))?;
     let settled = match &evidence {
         Evidence::Bought { job, purchase } => {
             let results = app.run(settle::commit(job, purchase)).await?;
@@ -196,7 +199,7 @@ pub async fn stored(
         headers: generation
             .output_headers
             .as_deref()
-            .and_then(|text| serde_json::from_str(text).ok())
+            .and_then(json_form::read)
             .unwrap_or_default(),
         object: in_r2(generation).map(output_object),
         body,

@@ -12,6 +12,7 @@ use crate::idempotency::body;
 use crate::idempotency::output::{Bought, Tap, buy, credits};
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
+use crate::json_form;
 use crate::limits::{D1_TEXT_MAX_BYTES, GEMINI_DEADLINE, OUTPUT_INLINE_MAX_BYTES};
 use crate::metrics::{Point, Scope};
 use crate::ports::{HttpError, Object, Statement};
@@ -263,9 +264,7 @@ pub fn failed_batch(
 
 /// Keeps evidence in R2, else in KV; `false` where neither takes it.
 pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
-    let Ok(text) = serde_json::to_string(evidence) else {
-        return false;
-    };
+    let text = json_form::write(evidence);
     let name = evidence.name();
     if let Some(objects) = &app.objects {
         let object = Object {

@@ -3,6 +3,7 @@
 
 use crate::idempotency::record::{Generation, Job, Tokens};
 use crate::idempotency::state::State;
+use crate::json_form::json_form;
 use crate::limits::RETENTION;
 use crate::ports::{DbError, Rows, Statement};
 use crate::store::row::first;
@@ -10,7 +11,7 @@ use crate::store::{count, integer, optional, statement, text};
 use crate::time::Timestamp;
 
 /// A paid-for output on its way into the database.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purchase {
     /// Names the output; made once, before the first try of the commit.
     pub output_id: String,
@@ -42,6 +43,22 @@ pub struct Purchase {
     /// When the last byte was there.
     pub completed_at: Timestamp,
 }
+
+json_form!(Purchase {
+    output_id,
+    held,
+    detail,
+    parts,
+    in_r2,
+    content_type,
+    headers,
+    model_version,
+    finish_reason,
+    tokens,
+    cost_nano,
+    credits,
+    completed_at,
+});
 
 impl Purchase {
     /// The state it puts the generation in.
