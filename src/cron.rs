@@ -336,9 +336,11 @@ async fn purge_batch(app: &App, budget: &Budget) -> Result<usize, DbError> {
     if !budget.take(6) {
         return Ok(0);
     }
-    let results = app.run(maintenance::purgeable(now, PURGE_MAX)).await?;
+    let results = app
+        .run(vec![maintenance::purgeable(now, PURGE_MAX)])
+        .await?;
     let mut ids: Vec<String> = Vec::new();
-    for row in rows(&results, 1)? {
+    for row in rows(&results, 0)? {
         let id = row.text("id")?;
         if row.optional_text("output_where")?.as_deref() == Some("r2")
             && let (Some(objects), Some(output)) = (&app.objects, row.optional_text("output_id")?)

@@ -241,8 +241,6 @@ pub struct Generation {
 impl Generation {
     /// The columns that [`Generation::read`] wants, of `generations g`.
     pub const COLUMNS: &'static str = "g.*, \
-        EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-          AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
         (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
           WHERE d.generation_id = g.id) AS destinations";
 

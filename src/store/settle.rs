@@ -459,8 +459,6 @@ WHERE id = ?1 AND token = ?2 AND state IN ('running', 'unknown') \
       AND cd.spent + cd.reserved + generations.credits_reserved > a.daily_credits)";
 
 const LOAD: &str = "SELECT g.*, \
-  EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-    AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
   (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
     WHERE d.generation_id = g.id) AS destinations \
 FROM generations g WHERE g.id = ?1";
