@@ -90,13 +90,14 @@ CREATE INDEX generations_to_decide ON generations (lease_until)
   WHERE state = 'unknown' AND operation = 0;
 CREATE INDEX generations_to_purge ON generations (purge_at) WHERE purge_at IS NOT NULL;
 
--- Who holds a key: the one atomic arbiter.
-CREATE TABLE claims (
-  claim_key TEXT PRIMARY KEY,
-  generation_id TEXT NOT NULL,
-  anchor_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+-- Who holds a key: the one atomic arbiter. A key has at most one generation that is not settled;
+-- settled ones answer while their window lasts (one a slot), or a delivery of them is owed.
+CREATE UNIQUE INDEX generations_active ON generations (claim_key)
+  WHERE state IN ('queued', 'running', 'unknown', 'held');
+CREATE INDEX generations_in_window ON generations (claim_key, expires_at)
+  WHERE state = 'generated';
+CREATE INDEX generations_owed ON generations (claim_key)
+  WHERE state = 'generated' AND purge_at IS NULL;
 
 -- The caller's request, until its generation is settled and nothing more needs it.
 CREATE TABLE request_bodies (
@@ -417,5 +418,4 @@ BEGIN
   DELETE FROM deliveries WHERE generation_id = OLD.id;
   DELETE FROM request_bodies WHERE generation_id = OLD.id;
   DELETE FROM outputs WHERE output_id = OLD.output_id;
-  DELETE FROM claims WHERE claim_key = OLD.claim_key AND generation_id = OLD.id;
 END;

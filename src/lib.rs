@@ -16,6 +16,7 @@ pub mod gemini;
 pub mod guard;
 pub mod http;
 pub mod idempotency;
+pub mod json_form;
 pub mod key;
 pub mod limits;
 pub mod metrics;

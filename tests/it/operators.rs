@@ -147,7 +147,6 @@ fn thirty_days_after_its_last_delivery_a_generation_is_gone_and_its_figures_stay
     assert_eq!(world.api(&isolate, "other", "GET", &path).status, 404);
     for table in [
         "generations",
-        "claims",
         "outputs",
         "deliveries",
         "request_bodies",
