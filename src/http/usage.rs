@@ -140,7 +140,7 @@ async fn report(app: &App, account: Option<&str>, query: &Query) -> Result<Optio
         "groupBy": query.groups,
         "items": items,
         "totals": totals,
-        "atRisk": at_risk,
+        "atRisk": at_risk.to_json(),
         "currency": {"code": currency.code, "perUsd": per_usd(currency)},
     })))
 }
