@@ -19,6 +19,7 @@ mod util;
 
 mod credits;
 mod delivery;
+mod dropin;
 mod fallback;
 mod lifecycle;
 mod operators;
