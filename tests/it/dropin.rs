@@ -304,8 +304,8 @@ fn a_large_body_lies_in_r2_only_while_it_is_needed() {
     let world = Setup::default().build();
     let isolate = world.isolate(1);
     let mut large = body("article 1");
-    large["contents"][0]["parts"][1] =
-        json!({"inlineData": {"mimeType": "image/png", "data": "A".repeat(3_000_000)}});
+    let image = json!({"inlineData": {"mimeType": "image/png", "data": "A".repeat(3_000_000)}});
+    large["contents"][0]["parts"].as_array_mut().unwrap().push(image);
     let handle = world.send(&isolate, "client", request(UNARY, &large, &[]));
     world.pass_ms(1_000);
     assert_eq!(world.r2.list("_oncepress/requests/").len(), 1);
