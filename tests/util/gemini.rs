@@ -122,6 +122,14 @@ impl Gemini {
     }
 }
 
+/// What of a text the last chunk of a stream holds: enough to find it by, in any form.
+pub fn tail_of(text: &str) -> &str {
+    text.get(HEAD_BYTES..).unwrap_or(text)
+}
+
+/// What of a text comes in the first chunk of a stream.
+const HEAD_BYTES: usize = 5;
+
 /// The last prompt in a request's body.
 pub fn prompt_of(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -144,7 +152,7 @@ pub fn answer(act: Act, text: &str, stream: bool) -> (u16, Vec<Option<Vec<u8>>>)
     };
     let error = |code: u16, status: &str| json!({"error": {"code": code, "message": "Refused by the model.", "status": status}});
     let event = |value: &Value| Some(format!("data: {value}\r\n\r\n").into_bytes());
-    let (head, tail) = text.split_at(5);
+    let (head, tail) = text.split_at(HEAD_BYTES);
     let reason = if let Act::Ends(reason) = act {
         reason
     } else {

@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::channel::oneshot;
 use oncepress::app::{App, RunnerError};
 use oncepress::cron::tick;
 use oncepress::idempotency::actor::{Actor, ActorStorage};
+use oncepress::idempotency::live::{Feed, Step};
 use oncepress::idempotency::queue::{Disposition, work};
 use oncepress::ports::Task;
 use oncepress::time::{Span, Timestamp};
@@ -157,6 +159,32 @@ impl World {
         let (sender, receiver) = oneshot::channel();
         self.exec.spawn(home, "rpc", async move {
             let _ = sender.send(call(actor, app).await);
+        });
+        receiver
+    }
+
+    /// Has an object pass its run on: first whether it knows it, then step by step.
+    pub fn follow_actor(
+        &self,
+        name: &str,
+        given: usize,
+    ) -> UnboundedReceiver<Result<Option<Step>, RunnerError>> {
+        let (home, actor, app) = self.live(name);
+        let (sender, receiver) = unbounded();
+        self.exec.spawn(home, "stream", async move {
+            let mut follower = match actor.follow(&app, given).await {
+                Ok(follower) => follower,
+                Err(error) => return drop(sender.unbounded_send(Err(error))),
+            };
+            let _ = sender.unbounded_send(Ok(None));
+            loop {
+                let step = follower.next().await;
+                let more = matches!(step, Ok(Step::Piece(_)));
+                let listened = sender.unbounded_send(step.map(Some)).is_ok();
+                if !more || !listened {
+                    return;
+                }
+            }
         });
         receiver
     }
