@@ -4,9 +4,8 @@
 //! clock is compared, not computed: a time that is skipped in spring is past when the clocks have
 //! moved, and one that comes twice in autumn finds its digest already made.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::app::App;
 use crate::calendar;
@@ -88,10 +87,13 @@ pub async fn make(app: &App, day: &str, now: Timestamp) -> Result<(), DbError> {
             let zone = row.text("timezone")?;
             // Each account's last whole day; that is the day before in most zones.
             let local = calendar::wall_clock(&*app.zones, &zone, now);
-            Ok((zone, local.minus(Span::from_days(1)).to_date_string()))
+            Ok((
+                zone,
+                local.minus(Span::from_days(1)).to_date_string().into(),
+            ))
         })
-        .collect::<Result<BTreeMap<String, String>, DbError>>()?;
-    let days = serde_json::to_string(&days).unwrap_or_default();
+        .collect::<Result<serde_json::Map<String, Value>, DbError>>()?;
+    let days = Value::Object(days).to_string();
     let figures = gather(app, None, &before, figures::days(&days, SITES_MAX), now).await?;
     let digest = StoredDigest {
         day: day.to_owned(),
@@ -239,9 +241,13 @@ fn count(value: u64) -> String {
 }
 
 fn site_lines(figures: &Figures, config: &Config) -> Vec<String> {
-    let accounts: BTreeSet<&str> = figures.sites.iter().map(|s| s.account.as_str()).collect();
+    let first = figures.sites.first().map(|site| &site.account);
+    let several = figures
+        .sites
+        .iter()
+        .any(|site| Some(&site.account) != first);
     let name = |site: &SiteFigures| {
-        if accounts.len() > 1 {
+        if several {
             format!("{}/{}", site.account, site.site)
         } else {
             site.site.clone()
