@@ -8,6 +8,7 @@ use crate::config::OnUnknown;
 use crate::guard::{self, Memory, Verdict};
 use crate::idempotency::body;
 use crate::idempotency::record::{Generation, Job};
+use crate::idempotency::runner::failed_batch;
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
 use crate::idempotency::state::State;
 use crate::limits::{LEASE, RECONCILE_AFTER};
@@ -251,18 +252,20 @@ async fn send_again(app: &App, id: &str) -> Result<(), DbError> {
     let Some(queues) = &app.queues else {
         return Ok(());
     };
-    app.run(vec![maintenance::await_message(
-        id,
-        app.now().plus(MESSAGE_EVERY),
-    )])
-    .await?;
     let message = json!({"generationId": id}).to_string();
     if let Err(error) = queues.send("JOBS", message, Span::default()).await {
         app.log(
             "queue_refused",
             json!({"generationId": id, "error": error.to_string()}),
         );
+        return Ok(());
     }
+    // Only after it was sent: a tick that dies in between sends a second one in a minute.
+    app.run(vec![maintenance::await_message(
+        id,
+        app.now().plus(MESSAGE_EVERY),
+    )])
+    .await?;
     Ok(())
 }
 
@@ -284,7 +287,8 @@ async fn overdue(app: &App, job: Job) -> Result<(), DbError> {
         && let Err(RunnerError::NotHere) = runner.attach(&job.generation_id, Span::default()).await
     {
         let why = "the run was never started";
-        app.run(settle::fail(&job, "gemini_unavailable", why, app.now()))
+        let again = job.from_queue.then(Span::default);
+        app.run(failed_batch(&job, "gemini_unavailable", why, again, app.now()).0)
             .await?;
         return Ok(());
     }

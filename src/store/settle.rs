@@ -320,8 +320,15 @@ pub fn take(id: &str, token: &str, lease_until: Timestamp, now: Timestamp) -> Ve
     ]
 }
 
-/// Puts a generation whose attempt failed for sure back into the queue.
-pub fn requeue(job: &Job, reason: &str, detail: &str, now: Timestamp) -> Vec<Statement> {
+/// Puts a generation whose attempt failed for sure back into the queue. Its message comes again by
+/// itself; only where it has not come by `lost_at` is it taken for lost.
+pub fn requeue(
+    job: &Job,
+    reason: &str,
+    detail: &str,
+    lost_at: Timestamp,
+    now: Timestamp,
+) -> Vec<Statement> {
     vec![
         statement(
             REQUEUE,
@@ -331,6 +338,7 @@ pub fn requeue(job: &Job, reason: &str, detail: &str, now: Timestamp) -> Vec<Sta
                 text(reason),
                 text(detail),
                 integer(now.millis()),
+                integer(lost_at.millis()),
             ],
         ),
         standing(&job.generation_id),
@@ -441,7 +449,7 @@ const TAKE: &str = "UPDATE generations SET state = 'running', token = ?2, lease_
   updated_at = ?4 WHERE id = ?1 AND state = 'queued'";
 
 const REQUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
-  updated_at = ?5 WHERE id = ?1 AND token = ?2 AND state = 'running'";
+  lease_until = ?6, updated_at = ?5 WHERE id = ?1 AND token = ?2 AND state = 'running'";
 
 const FREE_TO_QUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
   credits_spent = credits_spent + credits_reserved, updated_at = ?5 \
