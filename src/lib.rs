@@ -24,6 +24,7 @@ pub mod notify;
 pub mod outbox;
 pub mod ports;
 pub mod publish;
+pub mod sorted;
 pub mod stats;
 pub mod store;
 #[cfg(test)]

@@ -50,7 +50,7 @@ json_form!(Record {
     job,
     sent,
     over,
-    lost
+    lost,
 });
 
 /// One generation's actor.

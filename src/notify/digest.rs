@@ -4,7 +4,7 @@
 //! clock is compared, not computed: a time that is skipped in spring is past when the clocks have
 //! moved, and one that comes twice in autumn finds its digest already made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
@@ -120,10 +120,13 @@ pub async fn make(app: &App, day: &str, now: Timestamp) -> Result<(), DbError> {
             let zone = row.text("timezone")?;
             // Each account's last whole day; that is the day before in most zones.
             let local = calendar::wall_clock(&*app.zones, &zone, now);
-            Ok((zone, local.minus(Span::from_days(1)).to_date_string()))
+            Ok((
+                zone,
+                local.minus(Span::from_days(1)).to_date_string().into(),
+            ))
         })
-        .collect::<Result<BTreeMap<String, String>, DbError>>()?;
-    let days = json!(days).to_string();
+        .collect::<Result<serde_json::Map<String, Value>, DbError>>()?;
+    let days = Value::Object(days).to_string();
     let figures = gather(app, None, &before, figures::days(&days, SITES_MAX), now).await?;
     let digest = StoredDigest {
         day: day.to_owned(),
