@@ -46,7 +46,12 @@ struct Record {
     lost: bool,
 }
 
-json_form!(Record { job, sent, lost });
+json_form!(Record {
+    job,
+    sent,
+    over,
+    lost
+});
 
 /// One generation's actor.
 pub struct Actor {

@@ -25,7 +25,6 @@ pub enum Evidence {
         /// The same in words.
         detail: String,
         /// A queued job comes again after so long; `None` where it is failed for good.
-        #[serde(default)]
         again_ms: Option<i64>,
     },
 }
@@ -55,9 +54,15 @@ impl JsonForm for Evidence {
                 job,
                 reason,
                 detail,
+                again_ms,
             } => (
                 "failed",
-                object(&[("job", job), ("reason", reason), ("detail", detail)]),
+                object(&[
+                    ("job", job),
+                    ("reason", reason),
+                    ("detail", detail),
+                    ("again_ms", again_ms),
+                ]),
             ),
         };
         json!({ kind: members })
@@ -76,6 +81,7 @@ impl JsonForm for Evidence {
             job: member(failed, "job", sound),
             reason: member(failed, "reason", sound),
             detail: member(failed, "detail", sound),
+            again_ms: member(failed, "again_ms", sound),
         }
     }
 }

@@ -20,7 +20,6 @@ pub struct Purchase {
     /// The same in words.
     pub detail: Option<String>,
     /// Whether it is held where another generation went to the same target within a day.
-    #[serde(default)]
     pub holds_near_duplicates: bool,
     /// The answer in parts; empty where it lies in R2.
     pub parts: Vec<String>,
@@ -48,6 +47,7 @@ json_form!(Purchase {
     output_id,
     held,
     detail,
+    holds_near_duplicates,
     parts,
     in_r2,
     content_type,
