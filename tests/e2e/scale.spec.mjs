@@ -19,7 +19,7 @@ let stage;
 before(async () => (stage = await setStage("scale")));
 after(() => stage?.close());
 
-const NUMBERS = "WITH RECURSIVE c (i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM c WHERE i < ?2)";
+const NUMBERS = "WITH RECURSIVE c (i) AS (SELECT CAST(?1 AS INTEGER) UNION ALL SELECT i + 1 FROM c WHERE i < ?2)";
 
 /** Rows `first` to `last` of a group: generations with an output, each owed to one publisher. */
 async function seed(group, first, last, publisher, status, dueAt) {
