@@ -203,12 +203,21 @@ test("200 streams at once do not mix", { timeout: 180_000 }, async (t) => {
   );
 });
 
-/** Resident memory of workerd, in MiB. */
-function workerdMemory(worker) {
-  const lines = execFileSync("ps", ["-eo", "rss=,args="], { encoding: "utf8" }).split("\n");
-  const own = lines.filter((line) => line.includes("workerd") && line.includes("serve"));
-  const sizes = own.map((line) => Number(line.trim().split(/\s+/)[0]) / 1024);
-  return Math.round(Math.max(0, ...sizes, worker ? 0 : 0));
+/** Resident memory of the Worker's own workerd, in MiB: of wrangler's descendants, the largest. */
+function workerdMemory({ port }) {
+  const table = execFileSync("ps", ["-eo", "pid=,ppid=,rss=,args="], { encoding: "utf8" });
+  const all = table.split("\n").flatMap((line) => {
+    const [, pid, parent, rss, args] = /^\s*(\d+)\s+(\d+)\s+(\d+)\s+(.*)$/.exec(line) ?? [];
+    return pid ? [{ pid, parent, rss: Number(rss), args }] : [];
+  });
+  const own = new Set();
+  for (const { pid, args } of all) if (args.includes(`--port ${port} `)) own.add(pid);
+  for (let size = -1; size !== own.size; ) {
+    size = own.size;
+    for (const { pid, parent } of all) if (own.has(parent)) own.add(pid);
+  }
+  const workerds = all.filter(({ pid, args }) => own.has(pid) && args.includes("workerd"));
+  return Math.round(Math.max(...workerds.map(({ rss }) => rss)) / 1024);
 }
 
 describe("answers other than text", () => {
