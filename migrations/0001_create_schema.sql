@@ -74,6 +74,7 @@ CREATE TABLE generations (
   total_tokens INTEGER NOT NULL DEFAULT 0,
   cost_nano INTEGER NOT NULL DEFAULT 0,
   evidence_of TEXT,                     -- superseded: the generation that a successor took over
+  owed INTEGER NOT NULL DEFAULT 0 CHECK (owed >= 0), -- deliveries that are not final
   purge_at INTEGER                      -- NULL while something still needs the row
 ) STRICT;
 
@@ -394,20 +395,24 @@ BEGIN
     newest_at = excluded.newest_at;
 END;
 
--- Retention starts anew with each delivery that becomes final, and stops when one is owed again.
--- Whether another one is still owed is asked by the purge, a month later, not by every drain.
-CREATE TRIGGER retention_on_delivery_update AFTER UPDATE OF status ON deliveries
-WHEN NEW.status <> OLD.status AND NEW.status <> 'waiting' AND OLD.status <> 'waiting'
+-- What is owed is counted with each delivery's own change, so that no drain has to look. Retention
+-- starts when the last one becomes final, and stops when one is owed again.
+CREATE TRIGGER owed_on_delivery_update AFTER UPDATE OF status ON deliveries
+WHEN (NEW.status IN ('pending', 'outcome_unknown')) <> (OLD.status IN ('pending', 'outcome_unknown'))
 BEGIN
-  UPDATE generations SET purge_at = CASE
-    WHEN NEW.status IN ('published', 'dead', 'cancelled') THEN NEW.final_at + 2592000000 END
-  WHERE id = NEW.generation_id AND state IN ('generated', 'superseded');
+  UPDATE generations SET
+    owed = owed + (NEW.status IN ('pending', 'outcome_unknown'))
+      - (OLD.status IN ('pending', 'outcome_unknown')),
+    purge_at = CASE WHEN owed + (NEW.status IN ('pending', 'outcome_unknown'))
+        - (OLD.status IN ('pending', 'outcome_unknown')) > 0
+      THEN NULL ELSE NEW.final_at + 2592000000 END
+  WHERE id = NEW.generation_id;
 END;
 
-CREATE TRIGGER retention_on_delivery_insert AFTER INSERT ON deliveries
-WHEN NEW.status = 'pending'
+CREATE TRIGGER owed_on_delivery_insert AFTER INSERT ON deliveries
+WHEN NEW.status IN ('pending', 'outcome_unknown')
 BEGIN
-  UPDATE generations SET purge_at = NULL WHERE id = NEW.generation_id AND purge_at IS NOT NULL;
+  UPDATE generations SET owed = owed + 1, purge_at = NULL WHERE id = NEW.generation_id;
 END;
 
 -- A purged generation leaves its id, and nothing that hangs on it.

@@ -9,6 +9,7 @@ use crate::guard::{self, Memory, Verdict};
 use crate::idempotency::body;
 use crate::idempotency::record::{Generation, Job};
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
+use crate::idempotency::runner::failed_batch;
 use crate::idempotency::state::State;
 use crate::limits::{LEASE, RECONCILE_AFTER};
 use crate::notify;
@@ -79,25 +80,37 @@ fn is_own(results: &[crate::ports::Rows], token: &str) -> bool {
 
 async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
     let minute = scheduled_at.seconds().div_euclid(60);
-    // Telling people has its own share, so that no backlog keeps them from hearing of it.
-    budget.force(notify::send::SUBREQUESTS);
-    let telling = Budget::new(notify::send::SUBREQUESTS, app.now().plus(TIME));
-    // Half is the drain's, however much there is to reconcile; a little is for what comes after.
+    // Telling people has its own share, so that no backlog keeps them from hearing of it; what it
+    // leaves is the others'.
+    let telling = Budget::new(
+        budget.set_aside(notify::send::SUBREQUESTS),
+        app.now().plus(TIME),
+    );
+    let notified = notify::send::tick(app, &telling, scheduled_at).await;
+    budget.put_back(telling.left());
+    // Half is the drain's, however much there is to reconcile…
     let for_drain = budget.set_aside(budget.left() / 2);
     let evidence = bring_in_evidence(app, budget, minute).await;
     let settled = reconcile(app, budget).await;
     budget.put_back(for_drain);
-    let for_rest = budget.set_aside(COST_OF_REST);
+    // …and a little is for what comes after it, however much is due.
+    let tidies = minute.rem_euclid(PURGE_EVERY) == 0;
+    let rest = if tidies {
+        COST_OF_STALE.saturating_add(COST_OF_TIDYING)
+    } else {
+        COST_OF_STALE
+    };
+    let for_rest = budget.set_aside(rest);
     let drained = drain_logged(app, budget).await;
     budget.put_back(for_rest);
     let stale = alert_stale(app, budget).await;
-    let purged = if minute.rem_euclid(PURGE_EVERY) == 0 {
+    let purged = if tidies {
+        let purged = purge(app, budget).await;
         body::sweep(app, budget, minute.div_euclid(PURGE_EVERY)).await;
-        purge(app, budget).await
+        purged
     } else {
         0
     };
-    let notified = notify::send::tick(app, &telling, scheduled_at).await;
     json!({"evidence": evidence, "settled": settled, "drained": drained.to_json(),
         "stale": stale, "purged": purged, "notified": notified.to_json(),
         "budgetLeft": budget.left()})
@@ -239,18 +252,20 @@ async fn send_again(app: &App, id: &str) -> Result<(), DbError> {
     let Some(queues) = &app.queues else {
         return Ok(());
     };
-    app.run(vec![maintenance::await_message(
-        id,
-        app.now().plus(MESSAGE_EVERY),
-    )])
-    .await?;
     let message = json!({"generationId": id}).to_string();
     if let Err(error) = queues.send("JOBS", message, Span::default()).await {
         app.log(
             "queue_refused",
             json!({"generationId": id, "error": error.to_string()}),
         );
+        return Ok(());
     }
+    // Only after it was sent: a tick that dies in between sends a second one in a minute.
+    app.run(vec![maintenance::await_message(
+        id,
+        app.now().plus(MESSAGE_EVERY),
+    )])
+    .await?;
     Ok(())
 }
 
@@ -272,7 +287,8 @@ async fn overdue(app: &App, job: Job) -> Result<(), DbError> {
         && let Err(RunnerError::NotHere) = runner.attach(&job.generation_id, Span::default()).await
     {
         let why = "the run was never started";
-        app.run(settle::fail(&job, "gemini_unavailable", why, app.now()))
+        let again = job.from_queue.then(Span::default);
+        app.run(failed_batch(&job, "gemini_unavailable", why, again, app.now()).0)
             .await?;
         return Ok(());
     }
@@ -320,9 +336,11 @@ async fn purge_batch(app: &App, budget: &Budget) -> Result<usize, DbError> {
     if !budget.take(6) {
         return Ok(0);
     }
-    let results = app.run(maintenance::purgeable(now, PURGE_MAX)).await?;
+    let results = app
+        .run(vec![maintenance::purgeable(now, PURGE_MAX)])
+        .await?;
     let mut ids: Vec<String> = Vec::new();
-    for row in rows(&results, 1)? {
+    for row in rows(&results, 0)? {
         let id = row.text("id")?;
         if row.optional_text("output_where")?.as_deref() == Some("r2")
             && let (Some(objects), Some(output)) = (&app.objects, row.optional_text("output_id")?)
@@ -355,8 +373,10 @@ const MESSAGE_EVERY: Span = Span::from_hours(1);
 const COST_OF_RECONCILING: u32 = 12;
 /// The tick's summary, and the counts that the isolate gathered.
 const COST_OF_END: u32 = 4;
-/// Stale deliveries, and what is sent to people.
-const COST_OF_REST: u32 = 6;
+/// Finding and marking stale deliveries.
+const COST_OF_STALE: u32 = 2;
+/// A purge of a few outputs in R2, and a look for bodies that nobody needs.
+const COST_OF_TIDYING: u32 = 12;
 /// Reading it, committing it (some statements), deleting it.
 const COST_OF_EVIDENCE: u32 = 8;
 /// Deliveries that one tick reports as stale.

@@ -341,12 +341,14 @@ impl IsolateCache for Memory {
     fn remove(&self, _: &str) {}
 }
 
+/// Status, body, `Retry-After`; or why there is no answer.
+type Scripted = Result<(u16, &'static str, Option<&'static str>), HttpError>;
+
 /// The world outside: what was sent, and what is answered next (else 200 `ok`).
 #[derive(Default)]
 pub(crate) struct Web {
     pub(crate) sent: RefCell<Vec<serde_json::Value>>,
-    pub(crate) next:
-        RefCell<VecDeque<Result<(u16, &'static str, Option<&'static str>), HttpError>>>,
+    pub(crate) next: RefCell<VecDeque<Scripted>>,
 }
 
 impl Outbound for Web {

@@ -17,9 +17,8 @@ use super::settings::{app, guard};
 use crate::cron::tick;
 use crate::http::dropin::pass::is_upload;
 use crate::http::message::{self, Body};
-use crate::http::routes::handle;
+use crate::http::routes::{body_limit, handle, refuse_early, refuse_size};
 use crate::idempotency::queue::{Disposition, work};
-use crate::limits::DROP_IN_BODY_MAX_BYTES;
 use crate::time::Timestamp;
 
 #[event(start)]
@@ -36,9 +35,15 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
         app.outbound = Rc::new(Forwarder(RefCell::new(body)));
         return respond(handle(&app, &guard(), &head(&request)).await);
     }
-    let answer = match read(request).await? {
-        Some(request) => handle(&app, &guard(), &request).await,
-        None => crate::http::generations::too_large(DROP_IN_BODY_MAX_BYTES).to_response(),
+    let head = head(&request);
+    if request.inner().body().is_some()
+        && let Some(refusal) = refuse_early(&app, &head).await
+    {
+        return respond(refusal);
+    }
+    let answer = match read(request, body_limit(&head.path)).await? {
+        Some(body) => handle(&app, &guard(), &message::Request { body, ..head }).await,
+        None => refuse_size(&app, &head),
     };
     respond(answer)
 }
@@ -71,7 +76,7 @@ async fn queue(
     let messages: Vec<_> = batch.raw_iter().collect();
     let works = messages.iter().map(|message| async {
         let body = JSON::stringify(&message.body()).map_or_else(|_| String::new(), String::from);
-        match work(&app, &name, &body).await {
+        match work(&app, &guard(), &name, &body).await {
             Disposition::Ack => message.ack(),
             Disposition::Retry(wait) => {
                 let seconds = u32::try_from(wait.seconds_up()).unwrap_or(u32::MAX);
@@ -86,21 +91,20 @@ async fn queue(
     Ok(())
 }
 
-/// Reads a request, its body up to the largest that any call takes.
-async fn read(mut request: Request) -> worker::Result<Option<message::Request>> {
-    let head = head(&request);
+/// Reads a body up to `limit`; `None` where it is larger.
+async fn read(mut request: Request, limit: usize) -> worker::Result<Option<Vec<u8>>> {
     let mut body: Vec<u8> = Vec::new();
     if request.inner().body().is_some() {
         let mut stream = request.stream()?;
         while let Some(piece) = stream.next().await {
             let piece = piece?;
-            if body.len().saturating_add(piece.len()) > DROP_IN_BODY_MAX_BYTES {
+            if body.len().saturating_add(piece.len()) > limit {
                 return Ok(None);
             }
             body.extend_from_slice(&piece);
         }
     }
-    Ok(Some(message::Request { body, ..head }))
+    Ok(Some(body))
 }
 
 /// A request without its body.

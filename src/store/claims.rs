@@ -237,8 +237,6 @@ WHERE id = ?2 AND state IN ('queued', 'running', 'unknown', 'held', 'generated')
 ON CONFLICT (id) DO NOTHING";
 
 const HOLDER: &str = "SELECT g.*, \
-  EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-    AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
   (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
     WHERE d.generation_id = g.id) AS destinations, \
   CASE WHEN g.output_where = 'd1' AND g.output_parts = 1 THEN \

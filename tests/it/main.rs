@@ -17,6 +17,7 @@
 #[path = "../util/mod.rs"]
 mod util;
 
+mod crash_walk;
 mod credits;
 mod delivery;
 mod dropin;

@@ -67,6 +67,8 @@ pub struct Entry {
 pub struct Gemini {
     pub ledger: RefCell<Vec<Entry>>,
     pub script: RefCell<VecDeque<Act>>,
+    /// What it does where no script says otherwise.
+    pub habit: RefCell<Option<Box<dyn FnMut() -> Act>>>,
     pub latency_ms: Cell<i64>,
     /// Pads every text to so many bytes.
     pub text_bytes: Cell<usize>,
@@ -77,6 +79,7 @@ impl Default for Gemini {
         Self {
             ledger: RefCell::default(),
             script: RefCell::default(),
+            habit: RefCell::default(),
             latency_ms: Cell::new(2_000),
             text_bytes: Cell::new(0),
         }
@@ -89,7 +92,11 @@ impl Gemini {
     }
 
     pub fn next_act(&self) -> Act {
-        self.script.borrow_mut().pop_front().unwrap_or(Act::Answer)
+        let scripted = self.script.borrow_mut().pop_front();
+        scripted.unwrap_or_else(|| {
+            let mut habit = self.habit.borrow_mut();
+            habit.as_mut().map_or(Act::Answer, |habit| habit())
+        })
     }
 
     /// How many calls were billed.

@@ -297,7 +297,7 @@ impl World {
         let (sender, receiver) = oneshot::channel();
         let (queue, body) = (queue.to_owned(), body.to_owned());
         self.exec.spawn(isolate.home, "consumer", async move {
-            let disposition = work(&app, &queue, &body).await;
+            let disposition = work(&app, &isolate.guard, &queue, &body).await;
             app.flush_now().await;
             let _ = sender.send(disposition);
         });
@@ -308,8 +308,9 @@ impl World {
     pub fn deliver(&self, isolate: &Isolate, queue: &str, body: &str) -> Handle<Disposition> {
         let app = isolate.app.borrow().clone().unwrap();
         let (queue, body) = (queue.to_owned(), body.to_owned());
+        let guard = Rc::clone(&isolate.guard);
         self.exec.spawn(isolate.home, "consumer", async move {
-            work(&app, &queue, &body).await
+            work(&app, &guard, &queue, &body).await
         })
     }
 

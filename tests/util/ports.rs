@@ -99,7 +99,11 @@ impl Database for Port {
                 return Err(error);
             }
             let result = fate.acts().then(|| self.world.db.run(&statements));
-            if fate.acts() {
+            let changed = |rows: &Vec<Rows>| rows.iter().any(|rows| rows.changes > 0);
+            if result
+                .as_ref()
+                .is_some_and(|result| result.as_ref().is_ok_and(changed))
+            {
                 let watch = self.world.watch.borrow().clone();
                 if let Some(watch) = watch {
                     watch(&self.world);

@@ -222,7 +222,7 @@ impl World {
             timezone: "UTC".to_owned(),
             defaults: "{}".to_owned(),
         };
-        let text = serde_json::to_string(&access).unwrap();
+        let text = oncepress::json_form::write(&access);
         isolate.memory.put(&format!("auth:{hash}"), &text, i64::MAX);
     }
 
