@@ -36,8 +36,7 @@ const SAME = [
     config('{"thinkingConfig":{"thinkingLevel":"LOW"}}'),
     config('{"thinking_config":{"thinking_level":"LOW"}}'),
   ],
-  ["an empty generationConfig and none", config("{}"), '"tools":[]', false],
-  ["an empty generationConfig and none at all", config("{}"), undefined],
+  ["an empty generationConfig and none", config("{}"), undefined],
   [
     "a role in systemInstruction and none",
     '"systemInstruction":{"role":"user","parts":[{"text":"s"}]}',
