@@ -57,6 +57,7 @@ stage doctests cargo test --locked --doc
 stage wasm32 wasm32
 stage dashboard dashboard
 stage e2e bash scripts/e2e.sh
+stage sdk bash scripts/sdk.sh
 
 echo
 if [ ${#broken[@]} -gt 0 ]; then
