@@ -5,25 +5,37 @@ use crate::error::{Code, Problem};
 use crate::guard::{self, Memory, Verdict};
 use crate::http::auth::{Anywhere, Principal, authenticate};
 use crate::http::message::{Request, Response};
-use crate::limits::{BODY_MAX_BYTES, DROP_IN_BODY_MAX_BYTES};
 use crate::http::outbox::Action;
 use crate::http::{account, admin, digest, dropin, generations, health, lookup, outbox, usage};
+use crate::limits::{BODY_MAX_BYTES, DROP_IN_BODY_MAX_BYTES};
 
 /// The largest body that a path takes.
 pub fn body_limit(path: &str) -> usize {
-    let ours = ["/api/", "/admin/"].iter().any(|prefix| path.starts_with(prefix));
-    if ours { BODY_MAX_BYTES } else { DROP_IN_BODY_MAX_BYTES }
+    let ours = ["/api/", "/admin/"]
+        .iter()
+        .any(|prefix| path.starts_with(prefix));
+    if ours {
+        BODY_MAX_BYTES
+    } else {
+        DROP_IN_BODY_MAX_BYTES
+    }
 }
 
 /// Looks at a request's head before its body is read: a body that says that it is too large, and a
 /// large one of a caller that nobody knows, are not read at all.
 pub async fn refuse_early(app: &App, head: &Request) -> Option<Response> {
-    let length = head.header("content-length").and_then(|text| text.parse::<usize>().ok());
+    let length = head
+        .header("content-length")
+        .and_then(|text| text.parse::<usize>().ok());
     let limit = body_limit(&head.path);
     let problem = if length.is_some_and(|length| length > limit) {
         generations::too_large(limit)
     } else if length.is_none_or(|length| length > UNKNOWN_BODY_MAX_BYTES) {
-        let anywhere = if limit == BODY_MAX_BYTES { Anywhere::No } else { Anywhere::Yes };
+        let anywhere = if limit == BODY_MAX_BYTES {
+            Anywhere::No
+        } else {
+            Anywhere::Yes
+        };
         authenticate(app, head, anywhere).await.err()?
     } else {
         return None;
@@ -40,7 +52,11 @@ fn refused(app: &App, request: &Request, problem: &Problem) -> Response {
     let request_id = app.id("req_");
     log_problem(app, request, &request_id, problem);
     let ours = body_limit(&request.path) == BODY_MAX_BYTES;
-    let answer = if ours { problem.to_response() } else { problem.to_google_response() };
+    let answer = if ours {
+        problem.to_response()
+    } else {
+        problem.to_google_response()
+    };
     let mut answer = answer.with("x-request-id", request_id);
     crate::http::cors::expose(app, request, &mut answer);
     answer

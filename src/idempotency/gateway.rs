@@ -18,7 +18,9 @@ use crate::idempotency::recovery::{settlement_of, stored};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
-use crate::limits::{DELIVERIES_MAX, KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
+use crate::limits::{
+    DELIVERIES_MAX, KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX,
+};
 use crate::metrics::Cause;
 use crate::ports::DbError;
 use crate::publish::target::{Placeholders, expand};
@@ -704,7 +706,12 @@ fn conflict(asked: &Asked, holder: &Generation) -> Problem {
 }
 
 /// The account's credits of the day do not suffice for this request's upper estimate.
-fn no_credits(app: &App, zone: &str, claim: &Claim, credits: Option<(Option<i64>, i64, i64)>) -> Problem {
+fn no_credits(
+    app: &App,
+    zone: &str,
+    claim: &Claim,
+    credits: Option<(Option<i64>, i64, i64)>,
+) -> Problem {
     let Some((Some(limit), spent, reserved)) = credits else {
         return Problem::new(Code::StoreUnavailable, "The claim could not be decided.");
     };

@@ -27,7 +27,10 @@ pub enum Disposition {
 /// that is.
 pub async fn work(app: &App, memory: &Memory, queue: &str, body: &str) -> Disposition {
     if !app.settings.faults.is_empty() || guard::check(app, memory).await != Verdict::Own {
-        app.log("message_retried", json!({"queue": queue, "error": "not fit to run"}));
+        app.log(
+            "message_retried",
+            json!({"queue": queue, "error": "not fit to run"}),
+        );
         return Disposition::Retry(RETRY);
     }
     let Some(id) = generation_id(body) else {

@@ -154,13 +154,11 @@ pub async fn settlement_of(app: &App, generation: &Generation) -> Result<Settlem
             retry_after_ms: None,
             google: None,
         },
-        State::Queued
-        | State::Running
-        | State::Failed
-        | State::Unknown
-        | State::Superseded => Settlement::Unknown {
-            detail: generation.detail.clone().unwrap_or_default(),
-        },
+        State::Queued | State::Running | State::Failed | State::Unknown | State::Superseded => {
+            Settlement::Unknown {
+                detail: generation.detail.clone().unwrap_or_default(),
+            }
+        }
     })
 }
 

@@ -256,7 +256,10 @@ pub fn failed_batch(
     match again {
         Some(wait) => {
             let lost_at = now.plus(wait).plus(MESSAGE_LATE);
-            (settle::requeue(job, reason, detail, lost_at, now), State::Queued)
+            (
+                settle::requeue(job, reason, detail, lost_at, now),
+                State::Queued,
+            )
         }
         None => (settle::fail(job, reason, detail, now), State::Failed),
     }

@@ -97,7 +97,10 @@ impl Database for Port {
             }
             let result = fate.acts().then(|| self.world.db.run(&statements));
             let changed = |rows: &Vec<Rows>| rows.iter().any(|rows| rows.changes > 0);
-            if result.as_ref().is_some_and(|result| result.as_ref().is_ok_and(changed)) {
+            if result
+                .as_ref()
+                .is_some_and(|result| result.as_ref().is_ok_and(changed))
+            {
                 let watch = self.world.watch.borrow().clone();
                 if let Some(watch) = watch {
                     watch(&self.world);
