@@ -366,7 +366,9 @@ impl Zones for Nothing {
 
 impl KeyValue for Nothing {
     fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<String>, KvError>> {
-        let environment = key.contains("environment").then(|| "development".to_owned());
+        let environment = key
+            .contains("environment")
+            .then(|| "development".to_owned());
         Box::pin(std::future::ready(Ok(environment)))
     }
     fn put<'a>(&'a self, _: &'a str, _: String, _: Option<Span>) -> Task<'a, Result<(), KvError>> {
