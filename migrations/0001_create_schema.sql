@@ -74,6 +74,7 @@ CREATE TABLE generations (
   total_tokens INTEGER NOT NULL DEFAULT 0,
   cost_nano INTEGER NOT NULL DEFAULT 0,
   evidence_of TEXT,                     -- superseded: the generation that a successor took over
+  owed INTEGER NOT NULL DEFAULT 0 CHECK (owed >= 0), -- deliveries that are not final
   purge_at INTEGER                      -- NULL while something still needs the row
 ) STRICT;
 
@@ -90,13 +91,14 @@ CREATE INDEX generations_to_decide ON generations (lease_until)
   WHERE state = 'unknown' AND operation = 0;
 CREATE INDEX generations_to_purge ON generations (purge_at) WHERE purge_at IS NOT NULL;
 
--- Who holds a key: the one atomic arbiter.
-CREATE TABLE claims (
-  claim_key TEXT PRIMARY KEY,
-  generation_id TEXT NOT NULL,
-  anchor_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+-- Who holds a key: the one atomic arbiter. A key has at most one generation that is not settled;
+-- settled ones answer while their window lasts (one a slot), or a delivery of them is owed.
+CREATE UNIQUE INDEX generations_active ON generations (claim_key)
+  WHERE state IN ('queued', 'running', 'unknown', 'held');
+CREATE INDEX generations_in_window ON generations (claim_key, expires_at)
+  WHERE state = 'generated';
+CREATE INDEX generations_owed ON generations (claim_key)
+  WHERE state = 'generated' AND purge_at IS NULL;
 
 -- The caller's request, until its generation is settled and nothing more needs it.
 CREATE TABLE request_bodies (
@@ -393,20 +395,24 @@ BEGIN
     newest_at = excluded.newest_at;
 END;
 
--- Retention starts anew with each delivery that becomes final, and stops when one is owed again.
--- Whether another one is still owed is asked by the purge, a month later, not by every drain.
-CREATE TRIGGER retention_on_delivery_update AFTER UPDATE OF status ON deliveries
-WHEN NEW.status <> OLD.status AND NEW.status <> 'waiting' AND OLD.status <> 'waiting'
+-- What is owed is counted with each delivery's own change, so that no drain has to look. Retention
+-- starts when the last one becomes final, and stops when one is owed again.
+CREATE TRIGGER owed_on_delivery_update AFTER UPDATE OF status ON deliveries
+WHEN (NEW.status IN ('pending', 'outcome_unknown')) <> (OLD.status IN ('pending', 'outcome_unknown'))
 BEGIN
-  UPDATE generations SET purge_at = CASE
-    WHEN NEW.status IN ('published', 'dead', 'cancelled') THEN NEW.final_at + 2592000000 END
-  WHERE id = NEW.generation_id AND state IN ('generated', 'superseded');
+  UPDATE generations SET
+    owed = owed + (NEW.status IN ('pending', 'outcome_unknown'))
+      - (OLD.status IN ('pending', 'outcome_unknown')),
+    purge_at = CASE WHEN owed + (NEW.status IN ('pending', 'outcome_unknown'))
+        - (OLD.status IN ('pending', 'outcome_unknown')) > 0
+      THEN NULL ELSE NEW.final_at + 2592000000 END
+  WHERE id = NEW.generation_id;
 END;
 
-CREATE TRIGGER retention_on_delivery_insert AFTER INSERT ON deliveries
-WHEN NEW.status = 'pending'
+CREATE TRIGGER owed_on_delivery_insert AFTER INSERT ON deliveries
+WHEN NEW.status IN ('pending', 'outcome_unknown')
 BEGIN
-  UPDATE generations SET purge_at = NULL WHERE id = NEW.generation_id AND purge_at IS NOT NULL;
+  UPDATE generations SET owed = owed + 1, purge_at = NULL WHERE id = NEW.generation_id;
 END;
 
 -- A purged generation leaves its id, and nothing that hangs on it.
@@ -417,5 +423,4 @@ BEGIN
   DELETE FROM deliveries WHERE generation_id = OLD.id;
   DELETE FROM request_bodies WHERE generation_id = OLD.id;
   DELETE FROM outputs WHERE output_id = OLD.output_id;
-  DELETE FROM claims WHERE claim_key = OLD.claim_key AND generation_id = OLD.id;
 END;

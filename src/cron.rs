@@ -9,6 +9,7 @@ use crate::guard::{self, Memory, Verdict};
 use crate::idempotency::body;
 use crate::idempotency::record::{Generation, Job};
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
+use crate::idempotency::runner::failed_batch;
 use crate::idempotency::state::State;
 use crate::limits::{LEASE, RECONCILE_AFTER};
 use crate::notify;
@@ -251,18 +252,20 @@ async fn send_again(app: &App, id: &str) -> Result<(), DbError> {
     let Some(queues) = &app.queues else {
         return Ok(());
     };
-    app.run(vec![maintenance::await_message(
-        id,
-        app.now().plus(MESSAGE_EVERY),
-    )])
-    .await?;
     let message = json!({"generationId": id}).to_string();
     if let Err(error) = queues.send("JOBS", message, Span::default()).await {
         app.log(
             "queue_refused",
             json!({"generationId": id, "error": error.to_string()}),
         );
+        return Ok(());
     }
+    // Only after it was sent: a tick that dies in between sends a second one in a minute.
+    app.run(vec![maintenance::await_message(
+        id,
+        app.now().plus(MESSAGE_EVERY),
+    )])
+    .await?;
     Ok(())
 }
 
@@ -284,7 +287,8 @@ async fn overdue(app: &App, job: Job) -> Result<(), DbError> {
         && let Err(RunnerError::NotHere) = runner.attach(&job.generation_id, Span::default()).await
     {
         let why = "the run was never started";
-        app.run(settle::fail(&job, "gemini_unavailable", why, app.now()))
+        let again = job.from_queue.then(Span::default);
+        app.run(failed_batch(&job, "gemini_unavailable", why, again, app.now()).0)
             .await?;
         return Ok(());
     }
@@ -332,9 +336,11 @@ async fn purge_batch(app: &App, budget: &Budget) -> Result<usize, DbError> {
     if !budget.take(6) {
         return Ok(0);
     }
-    let results = app.run(maintenance::purgeable(now, PURGE_MAX)).await?;
+    let results = app
+        .run(vec![maintenance::purgeable(now, PURGE_MAX)])
+        .await?;
     let mut ids: Vec<String> = Vec::new();
-    for row in rows(&results, 1)? {
+    for row in rows(&results, 0)? {
         let id = row.text("id")?;
         if row.optional_text("output_where")?.as_deref() == Some("r2")
             && let (Some(objects), Some(output)) = (&app.objects, row.optional_text("output_id")?)

@@ -33,13 +33,14 @@ pub async fn check(app: &App, memory: &Memory) -> Verdict {
         return Verdict::Own;
     }
     let environment = &app.config().environment;
-    let found = [
-        ("DB", database(app, environment).await),
-        ("KV_DEDUP", key_value(app, environment).await),
-        ("BUCKET", bucket(app, environment).await),
-    ];
+    // The database first: a Worker whose database is another's must not name the other stores.
     let mut complete = true;
-    for (binding, name) in found {
+    for binding in ["DB", "KV_DEDUP", "BUCKET"] {
+        let name = match binding {
+            "DB" => database(app, environment).await,
+            "KV_DEDUP" => key_value(app, environment).await,
+            _ => bucket(app, environment).await,
+        };
         match name {
             Ok(name) if &name == environment => {}
             Ok(name) => {

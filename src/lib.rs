@@ -16,6 +16,7 @@ pub mod gemini;
 pub mod guard;
 pub mod http;
 pub mod idempotency;
+pub mod json_form;
 pub mod key;
 pub mod limits;
 pub mod metrics;
@@ -23,8 +24,10 @@ pub mod notify;
 pub mod outbox;
 pub mod ports;
 pub mod publish;
+pub mod sorted;
 pub mod stats;
 pub mod store;
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 mod testing;
 pub mod time;

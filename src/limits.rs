@@ -67,3 +67,6 @@ pub const RETRY_AFTER_MAX: Span = Span::from_hours(24);
 pub const PUBLISH_TIMEOUT: Span = Span::from_seconds(15);
 /// Most destinations of one generation.
 pub const DESTINATIONS_MAX: usize = 20;
+/// Most deliveries of one generation, those that duplicates named included: replays are free, so
+/// they must not let it grow without end.
+pub const DELIVERIES_MAX: usize = 100;

@@ -341,24 +341,24 @@ pub const SHAPES: &[Shape] = &[
 /// Every log event: its name, its members, and what it means.
 pub const EVENTS: &[(&str, &str, &str)] = &[
     (
+        "alert",
+        "kind, account, site, pipeline, count",
+        "People are told of something, whether or not there is a channel.",
+    ),
+    (
         "alert_given_up",
         "kind, attempts",
         "An alert could not be sent for 30 days.",
     ),
     (
-        "alerts_failed",
-        "error",
-        "The database refused to lease or settle alerts; the next tick does it.",
-    ),
-    (
         "alert_retried",
-        "kinds, status, error, pauseMs",
+        "kind, status, pauseMs",
         "The channel did not take a message; it is sent again.",
     ),
     (
-        "alerts_sent",
-        "sent, kinds",
-        "Messages were sent to people.",
+        "alerts_failed",
+        "error",
+        "The database refused to lease or settle alerts; the next tick does it.",
     ),
     (
         "circuit_not_recorded",
@@ -374,6 +374,11 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
         "delivery_attempt",
         "deliveryId, generationId, publisher, tally, code, latencyMs",
         "A delivery was tried.",
+    ),
+    (
+        "delivery_not_recorded",
+        "deliveryId, error",
+        "An attempt's outcome could not be stored; the delivery is looked at again, as one that may have arrived.",
     ),
     (
         "digest_failed",
@@ -482,6 +487,11 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
         "A person had a generation run again.",
     ),
     (
+        "request_not_kept",
+        "generationId, error",
+        "A large request could not be put into the object store.",
+    ),
+    (
         "request_refused",
         "requestId, method, code, status, generationId",
         "A request was answered with an error.",
@@ -505,6 +515,11 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
         "store_failed",
         "error",
         "The database could not be reached; the request was refused.",
+    ),
+    (
+        "stream_failed",
+        "generationId, error",
+        "A caller's stream could not be followed to its end; the generation goes on.",
     ),
     (
         "superseded",
@@ -531,24 +546,21 @@ pub const EVENTS: &[(&str, &str, &str)] = &[
 
 /// The data points as a Markdown table, for `docs/METRICS.md`.
 pub fn points_markdown() -> String {
-    let mut page = String::from(
-        "| event (`blob1`) | written when | index | blobs from `blob2` on | doubles |\n|---|---|---|---|---|\n",
-    );
-    for shape in SHAPES {
-        let list = |prefix: &str, from: usize, names: &[&str]| -> String {
-            let named = names.iter().enumerate();
-            let named =
-                named.map(|(at, name)| format!("`{prefix}{}` {name}", at.saturating_add(from)));
-            named.collect::<Vec<_>>().join("<br>")
-        };
+    let list = |prefix: &str, from: usize, names: &[&str]| -> String {
+        let named = names.iter().enumerate();
+        let named = named.map(|(at, name)| format!("`{prefix}{}` {name}", at.saturating_add(from)));
+        named.collect::<Vec<_>>().join("<br>")
+    };
+    let rows = SHAPES.iter().map(|shape| {
         let blobs = list("blob", 2, shape.blobs);
         let doubles = list("double", 1, shape.doubles);
-        page.push_str(&format!(
-            "| `{}` | {} | {} | {blobs} | {doubles} |\n",
-            shape.event, shape.when, shape.index
-        ));
-    }
-    page
+        let (event, when, index) = (shape.event, shape.when, shape.index);
+        format!("| `{event}` | {when} | {index} | {blobs} | {doubles} |\n")
+    });
+    format!(
+        "| event (`blob1`) | written when | index | blobs | doubles |\n|---|---|---|---|---|\n{}",
+        rows.collect::<String>()
+    )
 }
 
 /// The log events as a Markdown table, for `docs/LOGGING.md`.

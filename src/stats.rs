@@ -5,22 +5,21 @@
 //! fate is not known is kept with its token and sent again with the next one, so that it counts
 //! once.
 
-use std::collections::BTreeMap;
-
 use crate::app::App;
 use crate::idempotency::output::credits;
 use crate::idempotency::record::{Generation, Stored};
 use crate::metrics::{Cause, Point, Scope};
 use crate::ports::{KvError, Zones};
+use crate::sorted::SortedMap;
 use crate::store::counts::{Counts, Scoped, flush};
 use crate::time::{Span, Timestamp};
 
 /// What was counted since the last flush.
 #[derive(Debug, Default)]
 pub struct Stats {
-    named: BTreeMap<(String, &'static str), u64>,
-    replays: BTreeMap<ReplayKey, Scoped>,
-    published: BTreeMap<(String, String, String, String, String), Scoped>,
+    named: SortedMap<(String, &'static str), u64>,
+    replays: SortedMap<ReplayKey, Scoped>,
+    published: SortedMap<(String, String, String, String, String), Scoped>,
     /// Batches that the database may have taken, with their tokens.
     kept: Vec<(String, Counts)>,
     flushing_since: Option<Timestamp>,
@@ -47,7 +46,9 @@ impl Stats {
             let day = crate::calendar::local_date(zones, &key.zone, at);
             Scoped { day, ..counted }
         });
-        let published = std::mem::take(&mut self.published).into_values();
+        let published = std::mem::take(&mut self.published)
+            .into_iter()
+            .map(|(_, counted)| counted);
         Counts {
             named: named
                 .into_iter()
@@ -70,8 +71,9 @@ impl App {
     pub fn count(&self, name: &'static str) {
         let day = self.now().to_date_string();
         let mut stats = self.stats.borrow_mut();
-        let count = stats.named.entry((day, name)).or_default();
-        *count = count.saturating_add(1);
+        if let Some(count) = stats.named.get_or_insert_with((day, name), u64::default) {
+            *count = count.saturating_add(1);
+        }
     }
 
     /// Counts a duplicate that was caught, and what it saved, for the day in the account's `zone`.
@@ -101,13 +103,14 @@ impl App {
         if stats.replays.len() >= SCOPES_MAX && !stats.replays.contains_key(&key) {
             return;
         }
-        let entry = stats.replays.entry(key).or_insert_with(|| Scoped {
+        let entry = stats.replays.get_or_insert_with(key, || Scoped {
             account: stored.account.clone(),
             site: stored.site.clone(),
             pipeline: stored.pipeline.clone(),
             model: stored.model.clone(),
             ..Scoped::default()
         });
+        let Some(entry) = entry else { return };
         entry.replays = entry.replays.saturating_add(1);
         entry.saved_nano = entry.saved_nano.saturating_add(stored.cost_nano);
         entry.topic.clone_from(&stored.topic);
@@ -127,7 +130,7 @@ impl App {
         if stats.published.len() >= SCOPES_MAX && !stats.published.contains_key(&key) {
             return;
         }
-        let entry = stats.published.entry(key).or_insert_with(|| Scoped {
+        let entry = stats.published.get_or_insert_with(key, || Scoped {
             account: generation.account.clone(),
             day: generation.credit_day.clone(),
             site: generation.site.clone(),
@@ -135,7 +138,9 @@ impl App {
             model: generation.model.clone(),
             ..Scoped::default()
         });
-        entry.published = entry.published.saturating_add(1);
+        if let Some(entry) = entry {
+            entry.published = entry.published.saturating_add(1);
+        }
     }
 
     /// Reads a value from KV; counted.

@@ -68,6 +68,12 @@ impl World {
         self.host.now.set(Timestamp::parse_rfc3339(at).unwrap());
     }
 
+    /// Does what was left for after the answers.
+    pub(crate) fn afterwards(&self) {
+        let tasks = std::mem::take(&mut *self.host.later.borrow_mut());
+        futures::executor::block_on(futures_util::future::join_all(tasks));
+    }
+
     /// What a statement's plan says.
     pub(crate) fn plan(&self, statement: &Statement) -> String {
         let db = self.db.0.borrow();
@@ -129,6 +135,7 @@ fn app(
 pub(crate) struct Host {
     pub(crate) now: Cell<Timestamp>,
     dice: Cell<u64>,
+    later: RefCell<Vec<Task<'static, ()>>>,
     pub(crate) lines: RefCell<Vec<String>>,
     pub(crate) points: RefCell<Vec<(Vec<String>, Vec<f64>)>>,
 }
@@ -138,6 +145,7 @@ impl Host {
         Self {
             now: Cell::new(Timestamp::parse_rfc3339(at).unwrap()),
             dice: Cell::new(0),
+            later: RefCell::default(),
             lines: RefCell::default(),
             points: RefCell::default(),
         }
@@ -199,7 +207,7 @@ impl Telemetry for Host {
 
 impl Background for Host {
     fn spawn(&self, task: Task<'static, ()>) {
-        futures::executor::block_on(task);
+        self.later.borrow_mut().push(task);
     }
 }
 
@@ -333,12 +341,14 @@ impl IsolateCache for Memory {
     fn remove(&self, _: &str) {}
 }
 
+/// Status, body, `Retry-After`; or why there is no answer.
+type Scripted = Result<(u16, &'static str, Option<&'static str>), HttpError>;
+
 /// The world outside: what was sent, and what is answered next (else 200 `ok`).
 #[derive(Default)]
 pub(crate) struct Web {
     pub(crate) sent: RefCell<Vec<serde_json::Value>>,
-    pub(crate) next:
-        RefCell<VecDeque<Result<(u16, &'static str, Option<&'static str>), HttpError>>>,
+    pub(crate) next: RefCell<VecDeque<Scripted>>,
 }
 
 impl Outbound for Web {

@@ -10,8 +10,10 @@ use worker::{
     Storage, durable_object,
 };
 
+use super::entry::query;
 use super::settings::app;
 use crate::app::{Runner as RunnerPort, RunnerError};
+use crate::http::query::value;
 use crate::idempotency::actor::{Actor, ActorStorage};
 use crate::idempotency::live::{Feed, Follower, Step};
 use crate::idempotency::record::{Job, Settlement};
@@ -140,7 +142,7 @@ impl RunnerPort for Remote {
 }
 
 /// The Durable Object. Its `fetch` stores and joins, its alarm works; one object a generation.
-#[durable_object]
+#[durable_object(alarm)]
 pub struct Runner {
     state: Rc<State>,
     env: Env,
@@ -165,14 +167,13 @@ impl DurableObject for Runner {
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let app = self.app();
-        let url = request.url()?;
+        let query = query(&request);
         let number = |wanted: &str| {
-            url.query_pairs()
-                .find(|(name, _)| name == wanted)
-                .and_then(|(_, value)| value.parse::<u32>().ok())
+            value(&query, wanted)
+                .and_then(|value| value.parse::<u32>().ok())
                 .unwrap_or_default()
         };
-        let answer = match url.path() {
+        let answer = match request.path().as_str() {
             "/follow" => {
                 let given = usize::try_from(number("from")).unwrap_or(usize::MAX);
                 match self.actor.follow(&app, given).await {

@@ -45,7 +45,7 @@ async fn latest(app: &App, account: Option<&str>) -> Result<Option<Value>, DbErr
             let now = app.now();
             let figures = digest::of_account(app, account, &stored.day, now).await?;
             let text = digest::text(&figures, app.config());
-            (json!(figures), text, now)
+            (figures.to_json(), text, now)
         }
     };
     Ok(Some(json!({

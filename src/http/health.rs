@@ -9,7 +9,7 @@ use crate::ports::DbError;
 use crate::store::figures;
 use crate::store::row::first;
 use crate::store::statement;
-use crate::time::Span;
+use crate::time::{Span, Timestamp};
 
 /// `GET /healthz`: 200 or 503, no details.
 pub fn liveness(app: &App, verdict: &Verdict) -> Response {
@@ -88,14 +88,14 @@ async fn figures(app: &App) -> Result<Value, DbError> {
     Ok(json!({
         "pending": backlog.pending,
         "stale": backlog.stale,
-        "oldestPendingAt": backlog.oldest_at.map(|at| at.to_rfc3339()),
+        "oldestPendingAt": backlog.oldest_at.map(Timestamp::to_rfc3339),
         "dead": backlog.dead,
         "outcomeUnknown": backlog.outcome_unknown,
         "running": backlog.running,
         "queued": backlog.queued,
         "unknown": backlog.unknown,
         "held": backlog.held,
-        "lastTickAt": last_tick.map(|at| at.to_rfc3339()),
+        "lastTickAt": last_tick.map(Timestamp::to_rfc3339),
         "kvOperationsWeek": asked,
         "kvErrorsWeek": failed,
         "kvErrorRateWeek": figures::share(failed, asked),

@@ -14,6 +14,9 @@ pub mod outbox;
 pub mod page;
 mod problem;
 pub mod query;
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+mod reports_tests;
 pub mod routes;
 pub mod usage;
 pub mod validate;

@@ -1,7 +1,5 @@
 //! `GET /api/v1/usage`: tokens, cost, savings and money at risk, by site, pipeline, model and day.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -15,6 +13,7 @@ use crate::idempotency::gateway::store_problem;
 use crate::idempotency::output::credits;
 use crate::notify::money::per_usd;
 use crate::ports::DbError;
+use crate::sorted::SortedMap;
 use crate::store::accounts;
 use crate::store::figures::{self, ROWS_MAX};
 use crate::store::row::{Row, first, rows};
@@ -64,7 +63,7 @@ async fn zone_of(app: &App, account: Option<&str>) -> Result<String, Problem> {
 }
 
 /// Reads the query; the days from `from` to `to`, both included, are the last 30 unless it says so.
-fn read(parameters: &BTreeMap<String, String>, today: &str) -> Result<Query, Problem> {
+fn read(parameters: &SortedMap<String, String>, today: &str) -> Result<Query, Problem> {
     let mut faults = Vec::new();
     let mut date = |name: &str, default: Timestamp| -> Timestamp {
         let Some(text) = parameters.get(name) else {
@@ -77,8 +76,8 @@ fn read(parameters: &BTreeMap<String, String>, today: &str) -> Result<Query, Pro
     };
     let to = date("to", parse_date(today).unwrap_or_default());
     let from = date("from", to.minus(Span::from_days(DAYS_DEFAULT - 1)));
-    let days = to.since(from).millis() / Span::from_days(1).millis();
-    if faults.is_empty() && (days < 0 || days >= DAYS_MAX) {
+    let range = Span::default()..Span::from_days(DAYS_MAX);
+    if faults.is_empty() && !range.contains(&to.since(from)) {
         let range = format!("must be a day up to `to`, at most {DAYS_MAX} days before it");
         faults.push(Fault::new("/from", range));
     }
@@ -140,7 +139,7 @@ async fn report(app: &App, account: Option<&str>, query: &Query) -> Result<Optio
         "groupBy": query.groups,
         "items": items,
         "totals": totals,
-        "atRisk": at_risk,
+        "atRisk": at_risk.to_json(),
         "currency": {"code": currency.code, "perUsd": per_usd(currency)},
     })))
 }

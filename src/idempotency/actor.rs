@@ -8,8 +8,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::app::{App, RunnerError};
 use crate::idempotency::gateway::mark_result;
 use crate::idempotency::live::{Follower, Live};
@@ -17,6 +15,7 @@ use crate::idempotency::record::{Job, Settlement};
 use crate::idempotency::recovery::{recover, settlement_of};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::State;
+use crate::json_form::{self, json_form};
 use crate::ports::Task;
 use crate::store::settle;
 use crate::time::Span;
@@ -35,7 +34,7 @@ pub trait ActorStorage {
 }
 
 /// What is durable of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct Record {
     job: Job,
     /// Gemini may have been called.
@@ -46,6 +45,13 @@ struct Record {
     /// The run ended and no store took its end.
     lost: bool,
 }
+
+json_form!(Record {
+    job,
+    sent,
+    over,
+    lost,
+});
 
 /// One generation's actor.
 pub struct Actor {
@@ -269,14 +275,13 @@ impl Actor {
         else {
             return Ok(None);
         };
-        serde_json::from_str(&text)
+        json_form::read(&text)
             .map(Some)
-            .map_err(|error| RunnerError::Unreachable(format!("the record is damaged: {error}")))
+            .ok_or_else(|| RunnerError::Unreachable("the record is damaged".to_owned()))
     }
 
     async fn save(&self, record: &Record) -> Result<(), RunnerError> {
-        let text = serde_json::to_string(record)
-            .map_err(|error| RunnerError::Unreachable(error.to_string()))?;
+        let text = json_form::write(record);
         self.storage
             .write(text)
             .await

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
-use crate::error::{Code, Problem};
+use crate::error::{Code, Problem, Source};
 use crate::idempotency::body;
 use crate::idempotency::live::Live;
 use crate::idempotency::mark::{Mark, answers};
@@ -18,7 +18,9 @@ use crate::idempotency::recovery::{settlement_of, stored};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
-use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
+use crate::limits::{
+    DELIVERIES_MAX, KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX,
+};
 use crate::metrics::Cause;
 use crate::ports::DbError;
 use crate::publish::target::{Placeholders, expand};
@@ -182,7 +184,7 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         .get(&keys.mark, now)
         .and_then(|text| Mark::parse(&text));
     if let Some(Mark::Result(stored)) = &local
-        && usable(stored, asked, keys)
+        && usable(stored, asked, keys, now)
     {
         return Cached::Result(stored.clone());
     }
@@ -203,11 +205,11 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         }
     };
     match text.as_deref().and_then(Mark::parse) {
-        Some(Mark::Result(stored)) if usable(&stored, asked, keys) => {
+        Some(Mark::Result(stored)) if usable(&stored, asked, keys, now) => {
             remember(app, &keys.mark, &stored);
             Cached::Result(stored)
         }
-        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys) => {
+        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys, now) => {
             fetch_pointed(app, stored, &object).await
         }
         _ => Cached::Nothing,
@@ -229,10 +231,10 @@ async fn fetch_pointed(app: &App, mut stored: Box<Stored>, object: &str) -> Cach
 }
 
 /// Whether a cached result answers this request as it is.
-fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
+fn usable(stored: &Stored, asked: &Asked, keys: &Keys, now: Timestamp) -> bool {
     let operation = asked.operation.is_some();
     let anchor = if operation {
-        stored.anchor_at.max(asked.anchor)
+        stored.anchor_at.max(now)
     } else {
         asked.anchor
     };
@@ -241,7 +243,7 @@ fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
             asked,
             &stored.destinations,
             &stored.generation_id,
-            stored.created_at,
+            stored.anchor_at,
             stored.topic.as_deref(),
         )
         .is_empty()
@@ -312,14 +314,14 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
         credits,
     } = claimed;
     let Some(holder) = holder else {
-        return Err(no_credits(&claim, credits));
+        return Err(no_credits(app, &asked.access.timezone, &claim, credits));
     };
     if holder.id == claim.job.generation_id {
         return fresh(app, &asked, keys, claim).await;
     }
     let standing = standing_of(&holder);
-    match verdict(Some(&standing), &ask_of(&asked, keys), now) {
-        Verdict::Fresh => Err(no_credits(&claim, credits)),
+    match verdict(Some(&standing), &ask_of(&asked, keys, now), now) {
+        Verdict::Fresh => Err(no_credits(app, &asked.access.timezone, &claim, credits)),
         Verdict::Conflict => Err(conflict(&asked, &holder)),
         Verdict::Pending => Err(pending(&holder.id)),
         Verdict::Held => held_again(app, &holder).await,
@@ -330,9 +332,9 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
 
 fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     let generation_id = app.id("gen_");
-    let destinations = resolve(asked, &generation_id, asked.anchor, asked.topic.as_deref());
+    let ask = ask_of(asked, keys, now);
+    let destinations = resolve(asked, &generation_id, ask.anchor, asked.topic.as_deref());
     let queued = asked.background && app.queues.is_some();
-    let ask = ask_of(asked, keys);
     let expires_at = if ask.operation {
         now.plus(OPERATION_KEY_TTL)
     } else {
@@ -383,12 +385,14 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     }
 }
 
-fn ask_of(asked: &Asked, keys: &Keys) -> Ask {
+/// A scheduler's slot moves the window of a derived key, never the 24 hours of an operation key.
+fn ask_of(asked: &Asked, keys: &Keys, now: Timestamp) -> Ask {
+    let operation = asked.operation.is_some();
     Ask {
         fingerprint: keys.fingerprint.clone(),
-        operation: asked.operation.is_some(),
-        anchor: asked.anchor,
-        anchor_given: asked.anchor_given,
+        operation,
+        anchor: if operation { now } else { asked.anchor },
+        anchor_given: asked.anchor_given && !operation,
     }
 }
 
@@ -662,12 +666,16 @@ pub(crate) fn failure(generation_id: &str, settlement: Settlement) -> Problem {
             retry_after_ms,
             google,
         } => {
-            let known = Code::parse(&code).unwrap_or(Code::Internal);
-            // A definite failure gives all of its credits back; where the outcome is unknown this
-            // header is absent.
-            let mut problem = Problem::new(known, detail)
-                .generation(generation_id)
-                .header("x-oncepress-credits", "0");
+            // Freed by policy or given up by a person: nobody knows, or somebody has paid.
+            let Some(known) = Code::parse(&code) else {
+                return pending(generation_id);
+            };
+            let mut problem = Problem::new(known, detail).generation(generation_id);
+            if known.source() == Source::Gemini {
+                // A definite failure gives all of its credits back; where the outcome is unknown
+                // this header is absent.
+                problem = problem.header("x-oncepress-credits", "0");
+            }
             if let Some(ms) = retry_after_ms {
                 problem = problem.after(Span::from_millis(ms));
             }
@@ -698,7 +706,12 @@ fn conflict(asked: &Asked, holder: &Generation) -> Problem {
 }
 
 /// The account's credits of the day do not suffice for this request's upper estimate.
-fn no_credits(claim: &Claim, credits: Option<(Option<i64>, i64, i64)>) -> Problem {
+fn no_credits(
+    app: &App,
+    zone: &str,
+    claim: &Claim,
+    credits: Option<(Option<i64>, i64, i64)>,
+) -> Problem {
     let Some((Some(limit), spent, reserved)) = credits else {
         return Problem::new(Code::StoreUnavailable, "The claim could not be decided.");
     };
@@ -710,8 +723,17 @@ fn no_credits(claim: &Claim, credits: Option<(Option<i64>, i64, i64)>) -> Proble
             claim.credits
         ),
     )
+    .after(until_midnight(app, zone))
     .member("creditsNeeded", claim.credits)
     .member("creditsLeft", left)
+}
+
+/// How long until the account's day ends: its credits start anew then.
+fn until_midnight(app: &App, zone: &str) -> Span {
+    let now = app.now();
+    let offset = Span::from_minutes(i64::from(app.zones.offset_minutes(zone, now).unwrap_or(0)));
+    let day = Span::from_days(1).millis();
+    Span::from_millis(day.saturating_sub(now.plus(offset).millis().rem_euclid(day)))
 }
 
 /// A store that can't be reached refuses the request before anything is spent.
@@ -773,6 +795,13 @@ async fn owe_missing(
         holder.anchor_at,
         topic,
     );
+    if missing.len().saturating_add(holder.destinations.len()) > DELIVERIES_MAX {
+        return Err(Problem::new(
+            Code::InvalidRequest,
+            format!("A generation can have {DELIVERIES_MAX} deliveries; it has too many already."),
+        )
+        .generation(&holder.id));
+    }
     if !missing.is_empty() {
         app.run(claims::owe_more(&holder.id, &missing, app.now()))
             .await
@@ -841,33 +870,30 @@ fn in_progress(generation_id: &str) -> Problem {
 /// No runner knows the generation: it was settled meanwhile, or its claimant died before it could
 /// start one. The same job under the same token can only be started once, whoever asks.
 async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Problem> {
-    let results = app
-        .run(settle::load(id))
-        .await
-        .map_err(|error| store_problem(app, &error))?;
-    let found = settle::read_load(&results, 0).map_err(|error| store_problem(app, &error))?;
-    let Some((generation, body)) = found else {
-        return Err(pending(id));
-    };
-    let age = app.now().since(generation.updated_at);
-    if generation.state == State::Running && age < FORGOTTEN_AFTER {
-        // Its claimant may be about to start it.
-        let left = FORGOTTEN_AFTER.saturating_add(Span::from_millis(age.millis().saturating_neg()));
-        if let Some(settlement) = poll(app, id, left.min(wait)).await? {
-            return Ok(Some(settlement));
+    let failed = |error: DbError| store_problem(app, &error);
+    let until = app.now().plus(wait);
+    loop {
+        let results = app.run(settle::load(id)).await.map_err(failed)?;
+        let found = settle::read_load(&results, 0).map_err(failed)?;
+        let Some((generation, body)) = found else {
+            return Err(pending(id));
+        };
+        if generation.state != State::Running {
+            let settlement = settlement_of(app, &generation).await;
+            return settlement.map(Some).map_err(failed);
         }
-        if left >= wait {
+        let now = app.now();
+        if now >= generation.updated_at.plus(FORGOTTEN_AFTER) {
+            let left = until.since(now).max(Span::default());
+            let started = run(app, Job::of(&generation), body, left).await;
+            return started.map_err(|_| pending(id));
+        }
+        if now >= until {
             return Ok(None);
         }
+        // Its claimant may be about to start it.
+        app.clock.sleep(POLL).await;
     }
-    if generation.state == State::Running {
-        let started = run(app, Job::of(&generation), body, wait).await;
-        return started.map_err(|_| pending(id));
-    }
-    let settlement = settlement_of(app, &generation).await;
-    settlement
-        .map(Some)
-        .map_err(|error| store_problem(app, &error))
 }
 
 /// Looks again and again until the generation is settled or the wait is over.

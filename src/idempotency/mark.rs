@@ -5,6 +5,7 @@
 //! leads to the arbiter like no mark at all.
 
 use crate::idempotency::record::Stored;
+use crate::json_form;
 use crate::time::Timestamp;
 
 /// What a mark says.
@@ -24,7 +25,7 @@ impl Mark {
 
     /// The text of a result mark: one line of JSON, then the body as it is.
     pub fn result(stored: &Stored) -> String {
-        let head = serde_json::to_string(stored).unwrap_or_default();
+        let head = json_form::write(stored);
         let mut text = String::with_capacity(
             head.len()
                 .saturating_add(stored.body.len())
@@ -39,7 +40,7 @@ impl Mark {
 
     /// The text of a mark whose body lies in R2.
     pub fn pointer(stored: &Stored, object: &str) -> String {
-        let head = serde_json::to_string(stored).unwrap_or_default();
+        let head = json_form::write(stored);
         format!("object {head}\n{object}")
     }
 
@@ -50,7 +51,7 @@ impl Mark {
         }
         let (head, body) = text.split_once('\n')?;
         let (kind, head) = head.split_once(' ')?;
-        let mut stored: Stored = serde_json::from_str(head).ok()?;
+        let mut stored: Stored = json_form::read(head)?;
         match kind {
             "result" => {
                 body.clone_into(&mut stored.body);

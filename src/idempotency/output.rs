@@ -11,6 +11,7 @@ use crate::gemini::fitness::{Expectation, Fitness, Form, Hop, Purpose};
 use crate::gemini::request::upstream_request;
 use crate::gemini::usage::Usage;
 use crate::idempotency::record::{EVENT_STREAM, Job, Stored, Surface, Tokens};
+use crate::json_form;
 use crate::ports::{HttpAnswer, HttpError};
 use crate::store::settle::Purchase;
 use crate::time::{Span, Timestamp};
@@ -164,7 +165,7 @@ fn bought(
         parts: Vec::new(),
         in_r2: false,
         content_type: content_type(job.surface).to_owned(),
-        headers: serde_json::to_string(&headers).unwrap_or_default(),
+        headers: json_form::write(&headers),
         model_version: answer.model_version.clone(),
         finish_reason: answer.finish_reason.clone(),
         tokens,

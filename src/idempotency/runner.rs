@@ -12,9 +12,10 @@ use crate::idempotency::body;
 use crate::idempotency::output::{Bought, Tap, buy, credits};
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
+use crate::json_form;
 use crate::limits::{D1_TEXT_MAX_BYTES, GEMINI_DEADLINE, OUTPUT_INLINE_MAX_BYTES};
 use crate::metrics::{Point, Scope};
-use crate::ports::{HttpError, Object};
+use crate::ports::{HttpError, Object, Statement};
 use crate::store::evidence::Evidence;
 use crate::store::settle::{self, Purchase, Settled};
 use crate::time::{Span, Timestamp};
@@ -140,11 +141,20 @@ async fn superseded(app: &App, job: &Job, purchase: &Purchase, state: Option<Sta
     let evidence_id = format!("gen_{}", purchase.output_id.trim_start_matches("out_"));
     let kept = app
         .run(settle::supersede(job, &evidence_id, purchase))
+        .await
+        .is_ok()
+        || keep_evidence(
+            app,
+            &Evidence::Bought {
+                job: Box::new(job.clone()),
+                purchase: Box::new(purchase.clone()),
+            },
+        )
         .await;
     app.log(
         "superseded",
         json!({"generationId": job.generation_id, "evidenceId": evidence_id,
-        "state": state.map(State::as_str), "kept": kept.is_ok()}),
+        "state": state.map(State::as_str), "kept": kept}),
     );
     Settlement::Unknown {
         detail: "another runner had taken this generation over".to_owned(),
@@ -192,17 +202,13 @@ async fn settle_unknown(app: &App, job: &Job, failure: &Failure) -> Settlement {
 async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement {
     let now = app.now();
     let again = job.from_queue && passes(failure.code);
-    let (batch, wanted) = if again {
-        (
-            settle::requeue(job, failure.code.code(), &failure.message, now),
-            State::Queued,
-        )
-    } else {
-        (
-            settle::fail(job, failure.code.code(), &failure.message, now),
-            State::Failed,
-        )
-    };
+    let (batch, wanted) = failed_batch(
+        job,
+        failure.code.code(),
+        &failure.message,
+        again.then(|| failure.retry_after.unwrap_or_default()),
+        now,
+    );
     let failed = Settlement::Failed {
         code: failure.code.code().to_owned(),
         detail: failure.message.clone(),
@@ -228,6 +234,7 @@ async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement 
                 job: Box::new(job.clone()),
                 reason: failure.code.code().to_owned(),
                 detail: failure.message.clone(),
+                again_ms: again.then(|| failure.retry_after.unwrap_or_default().millis()),
             };
             keep_evidence(app, &evidence).await;
             Settlement::Unknown {
@@ -237,11 +244,30 @@ async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement 
     }
 }
 
+/// Ends a run that failed for sure: a queued job whose failure passes goes back into the queue and
+/// comes again after `again`; any other is failed. With the state that this leaves behind.
+pub fn failed_batch(
+    job: &Job,
+    reason: &str,
+    detail: &str,
+    again: Option<Span>,
+    now: Timestamp,
+) -> (Vec<Statement>, State) {
+    match again {
+        Some(wait) => {
+            let lost_at = now.plus(wait).plus(MESSAGE_LATE);
+            (
+                settle::requeue(job, reason, detail, lost_at, now),
+                State::Queued,
+            )
+        }
+        None => (settle::fail(job, reason, detail, now), State::Failed),
+    }
+}
+
 /// Keeps evidence in R2, else in KV; `false` where neither takes it.
 pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
-    let Ok(text) = serde_json::to_string(evidence) else {
-        return false;
-    };
+    let text = json_form::write(evidence);
     let name = evidence.name();
     if let Some(objects) = &app.objects {
         let object = Object {
@@ -294,3 +320,5 @@ fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
 const DEADLINE_MIN: Span = Span::from_seconds(30);
 /// Between two rounds of asking every store to take an output.
 const COMMIT_PAUSE: Span = Span::from_seconds(2);
+/// A message that is this much later than it was to come is taken for lost.
+const MESSAGE_LATE: Span = Span::from_minutes(10);

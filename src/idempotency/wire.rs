@@ -3,39 +3,36 @@
 //! A run that is followed travels in frames, since the connection may cut it anywhere: a line with
 //! the kind and the length of what follows, then that.
 
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::idempotency::live::Step;
 use crate::idempotency::record::{Job, Settlement};
+use crate::json_form::{JsonForm, json_form, object, read};
 use crate::time::Span;
 
-#[derive(Serialize, Deserialize)]
-struct Start<J> {
-    job: J,
+struct Start {
+    job: Job,
     wait_ms: i64,
 }
 
-#[derive(Serialize, Deserialize)]
+json_form!(Start { job, wait_ms });
+
 struct End {
     settlement: Option<Settlement>,
 }
 
+json_form!(End { settlement });
+
 /// Writes a start: the job, how long its caller waits, the request's body.
 pub fn write_start(job: &Job, wait: Span, body: &str) -> String {
-    let head = Start {
-        job,
-        wait_ms: wait.millis(),
-    };
-    format!(
-        "{}\n{body}",
-        serde_json::to_string(&head).unwrap_or_default()
-    )
+    let head = object(&[("job", job), ("wait_ms", &wait.millis())]);
+    format!("{head}\n{body}")
 }
 
 /// Reads a start.
 pub fn read_start(text: &str) -> Option<(Job, Span, String)> {
     let (head, body) = text.split_once('\n')?;
-    let start: Start<Job> = serde_json::from_str(head).ok()?;
+    let start: Start = read(head)?;
     Some((start.job, Span::from_millis(start.wait_ms), body.to_owned()))
 }
 
@@ -45,19 +42,14 @@ pub fn write_end(settlement: Option<&Settlement>) -> String {
         Some(Settlement::Generated { stored } | Settlement::Held { stored, .. }) => &stored.body,
         _ => "",
     };
-    let head = End {
-        settlement: settlement.cloned(),
-    };
-    format!(
-        "{}\n{body}",
-        serde_json::to_string(&head).unwrap_or_default()
-    )
+    let settlement = settlement.map_or(Value::Null, JsonForm::to_json);
+    format!("{{\"settlement\":{settlement}}}\n{body}")
 }
 
 /// Reads how a run ended.
 pub fn read_end(text: &str) -> Option<Option<Settlement>> {
     let (head, body) = text.split_once('\n')?;
-    let end: End = serde_json::from_str(head).ok()?;
+    let end: End = read(head)?;
     Some(end.settlement.map(|mut settlement| {
         if let Settlement::Generated { stored } | Settlement::Held { stored, .. } = &mut settlement
         {

@@ -4,9 +4,9 @@
 //! clock is compared, not computed: a time that is skipped in spring is past when the clocks have
 //! moved, and one that comes twice in autumn finds its digest already made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::calendar;
@@ -20,8 +20,7 @@ use crate::store::row::{Row, first, rows};
 use crate::time::{Span, Timestamp};
 
 /// The figures of a digest.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// The day that the first figures are of: the one before the digest's.
     pub day: String,
@@ -62,14 +61,47 @@ pub struct Figures {
 }
 
 /// The day of one site.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the words of the API")]
 pub struct SiteFigures {
     pub account: String,
     pub site: String,
     pub generated: u64,
     pub cost_micro_usd: i64,
+}
+
+impl Figures {
+    /// As the API shows them.
+    pub fn to_json(&self) -> Value {
+        let sites: Vec<Value> = self
+            .sites
+            .iter()
+            .map(|site| {
+                json!({"account": site.account, "site": site.site, "generated": site.generated,
+                    "costMicroUsd": site.cost_micro_usd})
+            })
+            .collect();
+        json!({
+            "day": self.day,
+            "generated": self.generated,
+            "published": self.published,
+            "replays": self.replays,
+            "savedMicroUsd": self.saved_micro_usd,
+            "costMicroUsd": self.cost_micro_usd,
+            "sites": sites,
+            "pending": self.pending,
+            "stale": self.stale,
+            "staleMinutes": self.stale_minutes,
+            "oldestMinutes": self.oldest_minutes,
+            "dead": self.dead,
+            "outcomeUnknown": self.outcome_unknown,
+            "held": self.held,
+            "unknown": self.unknown,
+            "queued": self.queued,
+            "atRisk": self.at_risk.to_json(),
+            "kvErrorRate": self.kv_error_rate,
+        })
+    }
 }
 
 /// The date for which a digest is due by the clock.
@@ -88,15 +120,18 @@ pub async fn make(app: &App, day: &str, now: Timestamp) -> Result<(), DbError> {
             let zone = row.text("timezone")?;
             // Each account's last whole day; that is the day before in most zones.
             let local = calendar::wall_clock(&*app.zones, &zone, now);
-            Ok((zone, local.minus(Span::from_days(1)).to_date_string()))
+            Ok((
+                zone,
+                local.minus(Span::from_days(1)).to_date_string().into(),
+            ))
         })
-        .collect::<Result<BTreeMap<String, String>, DbError>>()?;
-    let days = serde_json::to_string(&days).unwrap_or_default();
+        .collect::<Result<serde_json::Map<String, Value>, DbError>>()?;
+    let days = Value::Object(days).to_string();
     let figures = gather(app, None, &before, figures::days(&days, SITES_MAX), now).await?;
     let digest = StoredDigest {
         day: day.to_owned(),
         made_at: now,
-        figures: serde_json::to_string(&figures).unwrap_or_default(),
+        figures: figures.to_json().to_string(),
         body: text(&figures, app.config()),
         attempts: 0,
     };
@@ -274,6 +309,7 @@ const SITES_MAX: usize = 200;
 /// …and shown.
 const SITES_SHOWN: usize = 12;
 
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 #[path = "digest_tests.rs"]
 mod tests;

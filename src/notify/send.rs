@@ -310,6 +310,7 @@ const GAUGE_MAX: usize = 1_000;
 const PAUSE: Span = Span::from_minutes(1);
 const PAUSE_MAX: Span = Span::from_minutes(15);
 
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 #[path = "send_tests.rs"]
 mod tests;

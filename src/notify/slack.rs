@@ -127,7 +127,7 @@ pub fn alert(bundle: &Bundle, config: &Config) -> Value {
     if !place.is_empty() {
         plain = format!("{plain} ({})", safe(&place.join("/"), FIELD_MAX));
     }
-    message(&plain, blocks)
+    message(&plain, &blocks)
 }
 
 /// The payload of a digest.
@@ -138,7 +138,7 @@ pub fn digest(digest: &StoredDigest, config: &Config) -> Value {
         header(&title),
         json!({"type": "section", "text": markdown(&format!("```{body}```"))}),
     ];
-    message(&safe(&title, FIELD_MAX), blocks)
+    message(&safe(&title, FIELD_MAX), &blocks)
 }
 
 /// What an alert says.
@@ -322,7 +322,7 @@ fn clock(at: Timestamp) -> String {
     text.get(11..16).unwrap_or(&text).to_owned()
 }
 
-fn message(plain: &str, blocks: Vec<Value>) -> Value {
+fn message(plain: &str, blocks: &[Value]) -> Value {
     json!({"text": plain, "blocks": blocks, "unfurl_links": false, "unfurl_media": false})
 }
 
@@ -363,6 +363,7 @@ const TEXT_MAX: usize = 2_500;
 /// Slack answers with a word.
 const ANSWER_MAX_BYTES: usize = 1_024;
 
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
 #[path = "slack_tests.rs"]
 mod tests;

@@ -5,14 +5,14 @@
 //! down: its rows wait for a person instead of dying one by one.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use crate::publish::{Failure, Outcome, failure};
+use crate::sorted::SortedMap;
 use crate::time::{Span, Timestamp};
 
 /// How the publishers of one drain fare.
 #[derive(Debug, Default)]
-pub struct Circuits(RefCell<BTreeMap<String, Circuit>>);
+pub struct Circuits(RefCell<SortedMap<String, Circuit>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Circuit {
@@ -72,7 +72,7 @@ impl Circuits {
             ..Circuit::default()
         };
         let mut circuits = self.0.borrow_mut();
-        circuits.entry(publisher.to_owned()).or_insert(known);
+        circuits.get_or_insert_with(publisher.to_owned(), || known);
     }
 
     /// How many of `share` rows a publisher may be tried with: one, where it was failing till now.
@@ -88,7 +88,8 @@ impl Circuits {
     /// Takes note of an attempt.
     pub fn note(&self, publisher: &str, health: Health, now: Timestamp) {
         let mut circuits = self.0.borrow_mut();
-        let circuit = circuits.entry(publisher.to_owned()).or_default();
+        let circuit = circuits.get_or_insert_with(publisher.to_owned(), Circuit::default);
+        let Some(circuit) = circuit else { return };
         let (failures, asked) = match health {
             Health::Works if circuit.failures == 0 => return,
             Health::Works => (0, None),

@@ -6,7 +6,7 @@
 //! drain. Whatever becomes of one row, the others go on.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
@@ -17,6 +17,7 @@ use crate::outbox::budget::{Budget, Share};
 use crate::outbox::circuit::Circuits;
 use crate::outbox::decide::Tally;
 use crate::ports::{DbError, Statement};
+use crate::sorted::{SortedMap, SortedSet};
 use crate::store::deliveries::{self, Candidate, LEASED_AT_ONCE, Lane, SLOTS};
 use crate::store::row::rows;
 use crate::time::{Span, Timestamp};
@@ -279,13 +280,13 @@ impl<'a> Pass<'a> {
     fn allowed(&self, found: Vec<Candidate>) -> Vec<Candidate> {
         let now = self.app.now();
         let all = found.len();
-        let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+        let mut taken: SortedMap<String, usize> = SortedMap::new();
         let mut allowed = found;
         allowed.retain(|candidate| {
             let publisher = &candidate.delivery.publisher;
-            let count = taken.entry(publisher.clone()).or_default();
-            *count = count.saturating_add(1);
-            *count <= self.circuits.quota(publisher, all, now)
+            let count = taken.get(publisher).copied().unwrap_or(0).saturating_add(1);
+            taken.insert(publisher.clone(), count);
+            count <= self.circuits.quota(publisher, all, now)
         });
         allowed
     }
@@ -300,14 +301,16 @@ impl<'a> Pass<'a> {
         let leased = self.lease(found, &lease).await?;
         // For giving back what is left over.
         let kept = self.budget.set_aside(1);
-        let mut groups: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
+        let mut groups: SortedMap<String, Vec<Candidate>> = SortedMap::new();
         for candidate in leased {
             let lane = self.writer_of(&candidate);
-            groups.entry(lane).or_default().push(candidate);
+            if let Some(group) = groups.get_or_insert_with(lane, Vec::new) {
+                group.push(candidate);
+            }
         }
         let unspent = RefCell::new(Vec::new());
-        stream::iter(groups.into_values())
-            .map(|group| self.work_through(group, &lease, &unspent))
+        stream::iter(groups)
+            .map(|(_, group)| self.work_through(group, &lease, &unspent))
             .buffer_unordered(CONNECTIONS)
             .for_each(|()| std::future::ready(()))
             .await;
@@ -353,7 +356,7 @@ impl<'a> Pass<'a> {
                 .map(|ids| deliveries::held(ids, &lease.token))
                 .collect();
             let results = self.app.run_within(self.budget, batch).await?;
-            let mut held = std::collections::BTreeSet::new();
+            let mut held = SortedSet::default();
             for index in 0..results.len() {
                 for row in rows(&results, index)? {
                     held.insert(row.text("id")?);

@@ -369,7 +369,7 @@ macro_rules! candidate_sql {
                d.maybe_sent AS d_maybe_sent, d.attempts AS d_attempts, d.progress AS d_progress, \
                d.created_at AS d_created_at, d.due_since AS d_due_since, ",
             $more,
-            "g.*, 0 AS owed, '[]' AS destinations, \
+            "g.*, '[]' AS destinations, \
              CASE WHEN g.output_where = 'd1' AND g.output_parts = 1 AND length(o.body) <= 65536 \
                THEN o.body END AS stored_body \
              FROM deliveries d ",

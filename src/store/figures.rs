@@ -1,7 +1,7 @@
 //! Figures for people: what is owed and stuck, what a day came to. Every count stops at a bound and
 //! goes through an index that holds nothing published, so that its cost does not grow with it.
 
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::ports::{DbError, Statement};
 use crate::store::row::Row;
@@ -63,8 +63,7 @@ pub fn read_backlog(row: Row<'_>) -> Result<Backlog, DbError> {
 }
 
 /// A count and what it has cost, or may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Risk {
     /// Deliveries or generations.
     pub count: u64,
@@ -73,8 +72,7 @@ pub struct Risk {
 }
 
 /// Money that was spent on what is not published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtRisk {
     /// Pending deliveries.
     pub pending: Risk,
@@ -88,6 +86,21 @@ pub struct AtRisk {
     pub unknown: Risk,
     /// All of it, each generation once, in micro-dollars.
     pub micro_usd: i64,
+}
+
+impl AtRisk {
+    /// As the API shows it.
+    pub fn to_json(&self) -> Value {
+        let shown = |risk: Risk| json!({"count": risk.count, "microUsd": risk.micro_usd});
+        json!({
+            "pending": shown(self.pending),
+            "dead": shown(self.dead),
+            "outcomeUnknown": shown(self.outcome_unknown),
+            "held": shown(self.held),
+            "unknown": shown(self.unknown),
+            "microUsd": self.micro_usd,
+        })
+    }
 }
 
 /// The money at risk of one account, or of all: two statements.

@@ -109,23 +109,13 @@ pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<St
 }
 
 /// Generations past their retention, the oldest first, each with where its output lies: an object
-/// in R2 goes before its row. One that still owes a delivery stays, and is looked at again once
-/// that delivery is final.
-pub fn purgeable(now: Timestamp, limit: usize) -> Vec<Statement> {
-    vec![
-        statement(
-            "UPDATE generations SET purge_at = NULL WHERE id IN (SELECT id FROM generations \
-               WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2) \
-             AND EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = generations.id \
-               AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
-            vec![integer(now.millis()), count(limit)],
-        ),
-        statement(
-            "SELECT id, output_id, output_where FROM generations \
-             WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2",
-            vec![integer(now.millis()), count(limit)],
-        ),
-    ]
+/// in R2 goes before its row.
+pub fn purgeable(now: Timestamp, limit: usize) -> Statement {
+    statement(
+        "SELECT id, output_id, output_where FROM generations \
+         WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2",
+        vec![integer(now.millis()), count(limit)],
+    )
 }
 
 /// Deletes those generations; their ids stay as tombstones.
@@ -134,9 +124,7 @@ pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
     vec![
         statement(
             "DELETE FROM generations WHERE id IN (SELECT value FROM json_each(?1)) \
-               AND purge_at <= ?2 AND NOT EXISTS (SELECT 1 FROM deliveries d \
-                 WHERE d.generation_id = generations.id \
-                   AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
+               AND purge_at <= ?2 AND owed = 0",
             vec![text(ids), integer(now.millis())],
         ),
         statement(

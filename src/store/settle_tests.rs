@@ -149,7 +149,7 @@ fn credits_over_four_fifths_are_told_once_an_account_and_day() {
            created_at + 86400000, completed_at, updated_at + 86400000, '2026-12-01', 95000, 0,
            output_id, output_where, output_parts, output_type, output_headers, finish_reason,
            prompt_tokens, cached_tokens, output_tokens, thought_tokens, total_tokens, cost_nano,
-           evidence_of, purge_at FROM generations WHERE id = 'g1'",
+           evidence_of, owed, purge_at FROM generations WHERE id = 'g1'",
     );
     assert_eq!(
         world.one("SELECT COUNT(*) FROM alerts"),

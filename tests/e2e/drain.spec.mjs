@@ -64,7 +64,10 @@ test("a destination that says no for good makes a dead letter with the reason; r
   const [dead] = await stage.settled(id);
   assert.equal(dead.status, "dead");
   assert.match(dead.error, /target_missing/);
-  assert.deepEqual(dead.attempts.map(({ status }) => status), [404]);
+  assert.deepEqual(
+    dead.attempts.map(({ status }) => status),
+    [404],
+  );
   assert.ok(Date.parse(dead.attempts[0].at) > 0, JSON.stringify(dead.attempts));
 
   const listed = await client.call("GET", "/api/v1/outbox?status=dead");

@@ -17,8 +17,10 @@
 #[path = "../util/mod.rs"]
 mod util;
 
+mod crash_walk;
 mod credits;
 mod delivery;
+mod dropin;
 mod fallback;
 mod lifecycle;
 mod operators;

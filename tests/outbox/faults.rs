@@ -20,7 +20,11 @@ fn spoilt(spoil: impl Fn(&World)) -> (String, String) {
 
 #[test]
 fn a_row_that_cannot_be_read_dies_alone_with_the_reason() {
-    let set = |sql: &'static str| move |world: &World| drop(world.db.execute(sql));
+    let set = |sql: &'static str| {
+        move |world: &World| {
+            let _ = world.db.execute(sql);
+        }
+    };
     let poisons: [(&str, Box<dyn Fn(&World)>); 6] = [
         (
             "not JSON",

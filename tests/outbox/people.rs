@@ -73,9 +73,9 @@ fn purge(world: &World, limit: usize) -> i64 {
     let before = world.db.number("SELECT COUNT(*) FROM generations");
     let results = world
         .db
-        .run(&maintenance::purgeable(world.now(), limit))
+        .run(&[maintenance::purgeable(world.now(), limit)])
         .unwrap();
-    let ids: Vec<&String> = results[1]
+    let ids: Vec<&String> = results[0]
         .rows
         .iter()
         .map(|row| match &row[0].1 {

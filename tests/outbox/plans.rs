@@ -86,7 +86,7 @@ fn neither_ticks_nor_purges_nor_looks_at_one_row_read_a_whole_table() {
     statements.extend(maintenance::tick(now, "t", now));
     statements.push(maintenance::finish_tick(now, "{}", now));
     statements.extend(maintenance::alert_stale(now, now, 500));
-    statements.extend(maintenance::purgeable(now, 50));
+    statements.push(maintenance::purgeable(now, 50));
     statements.extend(maintenance::purge("[\"gen_1\"]", now));
     statements.extend(deliveries::requeue("dlv_1", Some("acme"), now));
     statements.extend(deliveries::cancel("dlv_1", None, now));

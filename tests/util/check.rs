@@ -70,6 +70,7 @@ fn is_cut_off(world: &World, entry: &Entry) -> bool {
 
 /// (state, owed, expires_at, anchor_at, operation) of the generation that holds a text.
 fn state_of_text(world: &World, text: &str) -> Option<(String, bool, i64, i64, bool)> {
+    let text = super::gemini::tail_of(text);
     let rows = world.db.query(&format!(
         "SELECT g.state, EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
            AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, g.expires_at, \
@@ -136,16 +137,17 @@ pub fn every_step(world: &World) {
              WHERE c.spent + c.reserved > a.daily_credits",
         ),
         (
-            "what is not settled holds its key",
-            "SELECT g.id, g.state FROM generations g \
-             WHERE g.state IN ('queued', 'running', 'unknown', 'held') AND NOT EXISTS ( \
-               SELECT 1 FROM claims c \
-               WHERE c.claim_key = g.claim_key AND c.generation_id = g.id)",
+            "what is not settled holds its key alone",
+            "SELECT claim_key, COUNT(*) FROM generations \
+             WHERE state IN ('queued', 'running', 'unknown', 'held') \
+             GROUP BY claim_key HAVING COUNT(*) > 1",
         ),
         (
-            "a claim names a generation of its own key",
-            "SELECT c.* FROM claims c WHERE NOT EXISTS (SELECT 1 FROM generations g \
-               WHERE g.id = c.generation_id AND g.claim_key = c.claim_key)",
+            "what is generated is owed exactly while a delivery of it is",
+            "SELECT g.id, g.purge_at FROM generations g WHERE g.state = 'generated' \
+             AND (g.purge_at IS NULL) <> EXISTS (SELECT 1 FROM deliveries d \
+               WHERE d.generation_id = g.id \
+                 AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
         ),
         (
             "what is bought is stored whole",

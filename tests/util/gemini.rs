@@ -67,6 +67,8 @@ pub struct Entry {
 pub struct Gemini {
     pub ledger: RefCell<Vec<Entry>>,
     pub script: RefCell<VecDeque<Act>>,
+    /// What it does where no script says otherwise.
+    pub habit: RefCell<Option<Box<dyn FnMut() -> Act>>>,
     pub latency_ms: Cell<i64>,
     /// Pads every text to so many bytes.
     pub text_bytes: Cell<usize>,
@@ -77,6 +79,7 @@ impl Default for Gemini {
         Self {
             ledger: RefCell::default(),
             script: RefCell::default(),
+            habit: RefCell::default(),
             latency_ms: Cell::new(2_000),
             text_bytes: Cell::new(0),
         }
@@ -89,7 +92,11 @@ impl Gemini {
     }
 
     pub fn next_act(&self) -> Act {
-        self.script.borrow_mut().pop_front().unwrap_or(Act::Answer)
+        let scripted = self.script.borrow_mut().pop_front();
+        scripted.unwrap_or_else(|| {
+            let mut habit = self.habit.borrow_mut();
+            habit.as_mut().map_or(Act::Answer, |habit| habit())
+        })
     }
 
     /// How many calls were billed.
@@ -115,6 +122,14 @@ impl Gemini {
     }
 }
 
+/// What of a text the last chunk of a stream holds: enough to find it by, in any form.
+pub fn tail_of(text: &str) -> &str {
+    text.get(HEAD_BYTES..).unwrap_or(text)
+}
+
+/// What of a text comes in the first chunk of a stream.
+const HEAD_BYTES: usize = 5;
+
 /// The last prompt in a request's body.
 pub fn prompt_of(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -137,7 +152,7 @@ pub fn answer(act: Act, text: &str, stream: bool) -> (u16, Vec<Option<Vec<u8>>>)
     };
     let error = |code: u16, status: &str| json!({"error": {"code": code, "message": "Refused by the model.", "status": status}});
     let event = |value: &Value| Some(format!("data: {value}\r\n\r\n").into_bytes());
-    let (head, tail) = text.split_at(5);
+    let (head, tail) = text.split_at(HEAD_BYTES);
     let reason = if let Act::Ends(reason) = act {
         reason
     } else {

@@ -50,6 +50,8 @@ pub struct Hooks {
     pub script: RefCell<VecDeque<HookAct>>,
     /// What a host does where no script says otherwise.
     pub habits: RefCell<BTreeMap<String, HookAct>>,
+    /// What any host does where it has no habit.
+    pub whim: RefCell<Option<Box<dyn FnMut() -> HookAct>>>,
 }
 
 impl Hooks {
@@ -65,7 +67,9 @@ impl Hooks {
         let scripted = self.script.borrow_mut().pop_front();
         scripted.unwrap_or_else(|| {
             let habits = self.habits.borrow();
-            habits.get(host).copied().unwrap_or(HookAct::Take)
+            let mut whim = self.whim.borrow_mut();
+            let whim = || whim.as_mut().map_or(HookAct::Take, |whim| whim());
+            habits.get(host).copied().unwrap_or_else(whim)
         })
     }
 

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use futures::StreamExt as _;
+use futures::channel::mpsc::UnboundedReceiver;
 use futures_util::future::{Either, select};
 use oncepress::app::{App, Background, Runner, RunnerError};
+use oncepress::idempotency::live::{Feed, Step};
 use oncepress::idempotency::record::{Job, Settlement};
 use oncepress::ports::{
     ByteSource, Clock, Database, DbError, HttpAnswer, HttpError, HttpRequest, IsolateCache,
@@ -96,7 +99,11 @@ impl Database for Port {
                 return Err(error);
             }
             let result = fate.acts().then(|| self.world.db.run(&statements));
-            if fate.acts() {
+            let changed = |rows: &Vec<Rows>| rows.iter().any(|rows| rows.changes > 0);
+            if result
+                .as_ref()
+                .is_some_and(|result| result.as_ref().is_ok_and(changed))
+            {
                 let watch = self.world.watch.borrow().clone();
                 if let Some(watch) = watch {
                     watch(&self.world);
@@ -524,6 +531,49 @@ impl Runner for Port {
                 })
             });
             self.hear(fate, reply).await
+        })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        generation_id: &'a str,
+        given: usize,
+    ) -> Task<'a, Result<Box<dyn Feed>, RunnerError>> {
+        Box::pin(async move {
+            let label = format!("follow {} from {given}", short(generation_id));
+            let fate = self.gate(Kind::Runner, &label).await;
+            let lost = || RunnerError::Unreachable("Network connection lost.".to_owned());
+            let steps = fate
+                .acts()
+                .then(|| self.world.follow_actor(generation_id, given));
+            self.after(fate, "followed").await;
+            let mut steps = Steps(steps.filter(|_| fate == Fate::Fine).ok_or_else(lost)?);
+            // The first message is the head: whether the object knows the run.
+            steps.head().await?;
+            Ok(Box::new(steps) as Box<dyn Feed>)
+        })
+    }
+}
+
+/// An object's steps on their way; the connection breaks where the object dies.
+struct Steps(UnboundedReceiver<Result<Option<Step>, RunnerError>>);
+
+impl Steps {
+    async fn message(&mut self) -> Result<Option<Step>, RunnerError> {
+        let lost = || RunnerError::Unreachable("Network connection lost.".to_owned());
+        self.0.next().await.unwrap_or_else(|| Err(lost()))
+    }
+
+    async fn head(&mut self) -> Result<(), RunnerError> {
+        self.message().await.map(|_| ())
+    }
+}
+
+impl Feed for Steps {
+    fn next(&mut self) -> Task<'_, Result<Step, RunnerError>> {
+        Box::pin(async move {
+            let lost = || RunnerError::Unreachable("Network connection lost.".to_owned());
+            self.message().await?.ok_or_else(lost)
         })
     }
 }

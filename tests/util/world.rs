@@ -222,7 +222,7 @@ impl World {
             timezone: "UTC".to_owned(),
             defaults: "{}".to_owned(),
         };
-        let text = serde_json::to_string(&access).unwrap();
+        let text = oncepress::json_form::write(&access);
         isolate.memory.put(&format!("auth:{hash}"), &text, i64::MAX);
     }
 
@@ -252,6 +252,7 @@ impl World {
 
     /// Whether a text that was bought is in a store, committed or as evidence.
     pub fn is_kept(&self, text: &str) -> bool {
+        let text = super::gemini::tail_of(text);
         let found = format!(
             "SELECT COUNT(*) FROM outputs o JOIN generations g ON g.output_id = o.output_id \
              WHERE instr(o.body, '{text}') > 0"

@@ -1,0 +1,66 @@
+//! The simulator: the whole service under seeded chaos, on virtual time.
+//!
+//! `cargo test --test sim` runs a fixed number of seeds; `SIM_SEEDS=1000` runs so many,
+//! `SIM_SEED=17` one, with its trace.
+
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    missing_docs,
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "tests may"
+)]
+
+#[path = "../util/mod.rs"]
+mod util;
+
+mod chaos;
+mod interleaving;
+
+/// Seeds of an ordinary test run.
+const SEEDS: u64 = 150;
+
+#[test]
+fn every_promise_holds_under_every_seed() {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    if let Some(seed) = number("SIM_SEED") {
+        let end = chaos::run(seed);
+        println!("{}", end.story);
+        assert!(end.violations.is_empty(), "{:#?}", end.violations);
+        return;
+    }
+    let seeds = number("SIM_SEEDS").unwrap_or(SEEDS);
+    let first = number("SIM_FIRST").unwrap_or(0);
+    let mut totals = chaos::Totals::default();
+    for seed in first..first + seeds {
+        let end = chaos::run(seed);
+        assert!(
+            end.violations.is_empty(),
+            "seed {seed}: {:#?}\n{}\n\nSIM_SEED={seed} cargo test --test sim shows it all",
+            end.violations,
+            end.tail(),
+        );
+        totals.add(&end.totals);
+    }
+    println!("{seeds} seeds: {totals:?}");
+    // A simulation in which nothing happens proves nothing.
+    assert!(
+        totals.made > seeds && totals.replays > seeds && totals.deaths > seeds,
+        "{totals:?}"
+    );
+}
+
+#[test]
+fn one_seed_makes_one_story() {
+    assert_eq!(chaos::run(7).story, chaos::run(7).story);
+}
