@@ -224,7 +224,9 @@ fn the_walk_over_the_lanes_starts_behind_the_cursor_and_ends_where_it_started() 
         .db
         .execute("UPDATE deliveries SET status = 'cancelled' WHERE publisher <> 'p3'");
     assert_eq!(walk(Some(("p3", "acme")), 32), "p3a");
-    world.db.execute("UPDATE deliveries SET status = 'cancelled'");
+    world
+        .db
+        .execute("UPDATE deliveries SET status = 'cancelled'");
     assert_eq!(walk(Some(("p3", "acme")), 32), "");
     assert_eq!(walk(None, 32), "");
 }
