@@ -38,9 +38,8 @@ impl Health {
     /// What an outcome says about the destination.
     pub fn of(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Published { .. } => Self::Works,
             Outcome::Permanent(failed) if concerns_all(failed) => Self::Fails(None),
-            Outcome::Permanent(_) => Self::Works,
+            Outcome::Published { .. } | Outcome::Permanent(_) => Self::Works,
             Outcome::Transient(failed) | Outcome::Ambiguous(failed) => {
                 if failed.code == failure::RATE_LIMITED {
                     Self::Busy(failed.retry_after)
