@@ -124,7 +124,7 @@ CREATE TABLE deliveries (
     ('waiting', 'pending', 'published', 'dead', 'cancelled', 'outcome_unknown')),
   next_attempt_at INTEGER NOT NULL,     -- while leased: when the lease ends
   lease_token TEXT,
-  maybe_sent INTEGER NOT NULL DEFAULT 0,
+  maybe_sent INTEGER NOT NULL DEFAULT 0, -- 1: may have arrived, 2: begun and never ended
   attempts INTEGER NOT NULL DEFAULT 0,
   attempt_log TEXT NOT NULL DEFAULT '[]',
   progress TEXT,

@@ -271,6 +271,7 @@ const DROP_OUTPUT: &str = "DELETE FROM outputs WHERE output_id = ?3 AND EXISTS \
 
 const REGENERATE: &str = "UPDATE generations SET state = 'running', token = ?3, \
   lease_until = ?4, updated_at = ?5, reason = NULL, detail = NULL, \
+  output_id = NULL, output_where = NULL, output_parts = 0, \
   credits_spent = credits_spent + credits_reserved, \
   credits_reserved = MAX(credits_reserved, credits_spent) \
 WHERE id = ?1 AND token = ?2 AND state IN ('held', 'unknown', 'running') \

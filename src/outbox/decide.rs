@@ -75,7 +75,7 @@ pub fn decide(
                 maybe_sent: true,
                 ..base
             };
-            if class == IdempotencyClass::None && policy == Ambiguous::AtMostOnce {
+            if waits_for_a_person(class, policy) {
                 let error = Some(words(failure));
                 return (
                     Tally::OutcomeUnknown,
@@ -89,6 +89,11 @@ pub fn decide(
             again(delivery, failure, attempt, base)
         }
     }
+}
+
+/// Whether a delivery that may have arrived is not sent again without a person.
+pub fn waits_for_a_person(class: IdempotencyClass, policy: Ambiguous) -> bool {
+    class == IdempotencyClass::None && policy == Ambiguous::AtMostOnce
 }
 
 fn again(delivery: &Leased, failure: &Failure, attempt: &Attempt, base: Finish) -> (Tally, Finish) {

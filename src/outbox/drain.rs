@@ -14,7 +14,7 @@ use crate::idempotency::record::Generation;
 use crate::idempotency::recovery::output_body;
 use crate::outbox::attempt::{carry_out, output_text, parcel};
 use crate::outbox::budget::Budget;
-use crate::outbox::decide::{Attempt, Tally, decide};
+use crate::outbox::decide::{Attempt, Tally, decide, waits_for_a_person};
 use crate::ports::{DbError, Rows};
 use crate::publish::settings::PublisherSettings;
 use crate::publish::{Failure, IdempotencyClass, Outcome, failure};
@@ -314,8 +314,17 @@ impl<'a> Pass<'a> {
         let started_at = self.app.now();
         let settings = self.app.config().publishers.get(&delivery.publisher);
         let ((outcome, progress), class, policy) = if let Some(settings) = settings {
-            let ended = self.try_once(settings, delivery, generations).await;
-            (ended, settings.class(), settings.ambiguous())
+            let (class, policy) = (settings.class(), settings.ambiguous());
+            let ended = if delivery.abandoned && waits_for_a_person(class, policy) {
+                let lost = Failure::new(
+                    failure::CONNECTION_LOST,
+                    "an attempt was begun and never ended",
+                );
+                (Outcome::Ambiguous(lost), delivery.progress.clone())
+            } else {
+                self.try_once(settings, delivery, generations).await
+            };
+            (ended, class, policy)
         } else {
             let gone = Failure::new(
                 "publisher_missing",

@@ -17,6 +17,8 @@ pub struct Leased {
     pub publisher: String,
     pub target: String,
     pub maybe_sent: bool,
+    /// An attempt was begun and never ended, so nobody has decided what follows from it.
+    pub abandoned: bool,
     pub attempts: u32,
     pub progress: Option<String>,
     pub created_at: Timestamp,
@@ -35,6 +37,7 @@ impl Leased {
             publisher: row.text("publisher")?,
             target: row.text("target")?,
             maybe_sent: row.flag("maybe_sent")?,
+            abandoned: row.integer("maybe_sent")? == ABANDONED,
             attempts: u32::try_from(row.integer("attempts")?).unwrap_or(u32::MAX),
             progress: row.optional_text("progress")?,
             created_at: row.time("created_at")?,
@@ -307,15 +310,18 @@ const LOAD: &str = "SELECT g.*, 0 AS owed, '[]' AS destinations, \
   END AS stored_body \
 FROM generations g WHERE g.id IN (SELECT value FROM json_each(?1))";
 
+/// `maybe_sent` of a row whose attempt was begun and never ended.
+const ABANDONED: i64 = 2;
+
 // A row that still carries a token was leased by somebody who never came back: what it was sending
 // may have arrived.
 const LEASE: &str = "UPDATE deliveries SET lease_token = ?5, next_attempt_at = ?6, \
-  maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?5 THEN 1 ELSE maybe_sent END \
+  maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?5 THEN 2 ELSE maybe_sent END \
 WHERE id IN (SELECT id FROM deliveries WHERE status = 'pending' AND publisher = ?1 \
   AND account = ?2 AND next_attempt_at <= ?3 ORDER BY next_attempt_at LIMIT ?4) RETURNING *";
 
 const LEASE_GENERATION: &str = "UPDATE deliveries SET lease_token = ?3, next_attempt_at = ?4, \
-  maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?3 THEN 1 ELSE maybe_sent END \
+  maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?3 THEN 2 ELSE maybe_sent END \
 WHERE generation_id = ?1 AND status = 'pending' AND next_attempt_at <= ?2 RETURNING *";
 
 const FINISH: &str = "UPDATE deliveries SET status = ?3, next_attempt_at = ?4, \
@@ -330,7 +336,7 @@ WHERE id = ?1 AND lease_token = ?2 AND status = 'pending' RETURNING status";
 
 const REQUEUE: &str = "UPDATE deliveries SET status = 'pending', next_attempt_at = ?3, \
   due_since = ?3, attempts = 0, lease_token = NULL, error = NULL, final_at = NULL, \
-  stale_alerted = 0 \
+  stale_alerted = 0, maybe_sent = MIN(maybe_sent, 1) \
 WHERE id = ?1 AND (?2 IS NULL OR account = ?2) \
   AND status IN ('dead', 'cancelled', 'outcome_unknown')";
 

@@ -289,6 +289,7 @@ impl World {
     pub async fn gate(&self, home: u64, kind: Kind, label: &str) -> Fate {
         // A Durable Object takes no event while its storage works: nobody steps in between.
         if kind != Kind::Storage {
+            self.saw(label);
             yield_now().await;
         }
         let index = self.calls.get();
@@ -319,10 +320,15 @@ impl World {
             self.kill(home);
             std::future::pending::<()>().await;
         }
+        self.saw(seen);
+    }
+
+    /// Notes what the calling task sees: with the stores, that is its whole state.
+    fn saw(&self, what: &str) {
         let task = self.exec.current();
         let mut all = self.seen.borrow_mut();
         let known = all.entry(task).or_default();
-        *known = known.rotate_left(7) ^ hash(seen) ^ fate as u64;
+        *known = known.rotate_left(7) ^ hash(what);
     }
 
     /// 16 bytes that depend on the seed, the calling task and how often it asked.
