@@ -402,7 +402,22 @@ fn is_summer(at: Timestamp) -> bool {
     (last_sunday(3, 4)..last_sunday(10, 11)).contains(&at.millis())
 }
 
+thread_local! {
+    /// Configurations that were read before: a walk makes thousands of worlds.
+    static SETTINGS: RefCell<BTreeMap<String, Rc<Settings>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
 fn settings(setup: &Setup) -> Rc<Settings> {
+    let key = format!("{} {:?}", setup.durable, setup.vars);
+    let known = SETTINGS.with(|all| all.borrow().get(&key).cloned());
+    known.unwrap_or_else(|| {
+        let fresh = read_settings(setup);
+        SETTINGS.with(|all| all.borrow_mut().insert(key, Rc::clone(&fresh)));
+        fresh
+    })
+}
+
+fn read_settings(setup: &Setup) -> Rc<Settings> {
     let publishers = serde_json::json!({
         "archive": {"kind": "r2", "prefix": "articles/", "accounts": ["default", "other"]},
         "hook": {"kind": "webhook", "url": "https://hook.test/in", "secrets": ["HOOK_SECRET"],
