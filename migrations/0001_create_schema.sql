@@ -74,26 +74,31 @@ CREATE TABLE generations (
   total_tokens INTEGER NOT NULL DEFAULT 0,
   cost_nano INTEGER NOT NULL DEFAULT 0,
   evidence_of TEXT,                     -- superseded: the generation that a successor took over
+  owed INTEGER NOT NULL DEFAULT 0 CHECK (owed >= 0), -- deliveries that are not final
   purge_at INTEGER                      -- NULL while something still needs the row
 ) STRICT;
 
+CREATE INDEX generations_by_time ON generations (created_at DESC, id DESC);
 CREATE INDEX generations_by_account ON generations (account, created_at DESC, id DESC);
 CREATE INDEX generations_by_scope ON generations (account, site, pipeline, created_at DESC, id DESC);
 CREATE INDEX generations_by_key ON generations (account, key, created_at DESC);
 CREATE INDEX generations_by_request ON generations (account, request_id);
 CREATE INDEX generations_unsettled ON generations (state, lease_until)
   WHERE state IN ('queued', 'running', 'unknown', 'held');
+CREATE INDEX generations_stuck ON generations (account, state)
+  WHERE state IN ('held', 'unknown');
 CREATE INDEX generations_to_decide ON generations (lease_until)
   WHERE state = 'unknown' AND operation = 0;
 CREATE INDEX generations_to_purge ON generations (purge_at) WHERE purge_at IS NOT NULL;
 
--- Who holds a key: the one atomic arbiter.
-CREATE TABLE claims (
-  claim_key TEXT PRIMARY KEY,
-  generation_id TEXT NOT NULL,
-  anchor_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+-- Who holds a key: the one atomic arbiter. A key has at most one generation that is not settled;
+-- settled ones answer while their window lasts (one a slot), or a delivery of them is owed.
+CREATE UNIQUE INDEX generations_active ON generations (claim_key)
+  WHERE state IN ('queued', 'running', 'unknown', 'held');
+CREATE INDEX generations_in_window ON generations (claim_key, expires_at)
+  WHERE state = 'generated';
+CREATE INDEX generations_owed ON generations (claim_key)
+  WHERE state = 'generated' AND purge_at IS NULL;
 
 -- The caller's request, until its generation is settled and nothing more needs it.
 CREATE TABLE request_bodies (
@@ -122,9 +127,11 @@ CREATE TABLE deliveries (
   target TEXT NOT NULL,                 -- resolved, frozen at the claim
   status TEXT NOT NULL CHECK (status IN
     ('waiting', 'pending', 'published', 'dead', 'cancelled', 'outcome_unknown')),
-  next_attempt_at INTEGER NOT NULL,     -- while leased: when the lease ends
-  lease_token TEXT,
-  maybe_sent INTEGER NOT NULL DEFAULT 0, -- 1: may have arrived, 2: begun and never ended
+  next_attempt_at INTEGER NOT NULL,     -- due from then on
+  lease_token TEXT,                     -- of the drain that holds it; pending rows only
+  lease_until INTEGER NOT NULL DEFAULT 0, -- until when it holds it
+  done_token TEXT,                      -- of the drain that recorded the newest attempt
+  maybe_sent INTEGER NOT NULL DEFAULT 0, -- 1: an attempt may have taken effect
   attempts INTEGER NOT NULL DEFAULT 0,
   attempt_log TEXT NOT NULL DEFAULT '[]',
   progress TEXT,
@@ -140,19 +147,23 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_by_generation ON deliveries (generation_id, status);
 CREATE INDEX deliveries_due ON deliveries (publisher, account, next_attempt_at)
   WHERE status = 'pending';
-CREATE INDEX deliveries_stale ON deliveries (due_since)
-  WHERE status = 'pending' AND stale_alerted = 0;
+CREATE INDEX deliveries_stale ON deliveries (stale_alerted, due_since)
+  WHERE status = 'pending';
 CREATE INDEX deliveries_by_status ON deliveries (account, status, created_at DESC, id DESC);
 CREATE INDEX deliveries_unwell ON deliveries (status, created_at DESC, id DESC)
   WHERE status IN ('dead', 'outcome_unknown');
+CREATE INDEX deliveries_cancelled ON deliveries (created_at DESC, id DESC)
+  WHERE status = 'cancelled';
+CREATE INDEX deliveries_by_time ON deliveries (created_at DESC, id DESC);
 CREATE INDEX deliveries_by_account ON deliveries (account, created_at DESC, id DESC);
+CREATE INDEX deliveries_by_target ON deliveries (publisher, target, created_at);
 
 CREATE TABLE credit_days (
   account TEXT NOT NULL,
   day TEXT NOT NULL,
   reserved INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0),
   spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0),
-  warned INTEGER NOT NULL DEFAULT 0,
+  warned INTEGER NOT NULL DEFAULT 0,    -- 1: a person heard that the day's limit comes near
   PRIMARY KEY (account, day)
 ) STRICT, WITHOUT ROWID;
 
@@ -168,10 +179,13 @@ CREATE TABLE usage_days (
   output_tokens INTEGER NOT NULL DEFAULT 0,
   thought_tokens INTEGER NOT NULL DEFAULT 0,
   cost_nano INTEGER NOT NULL DEFAULT 0,
+  published INTEGER NOT NULL DEFAULT 0, -- deliveries of that day's generations
   replays INTEGER NOT NULL DEFAULT 0,
   saved_nano INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (account, day, site, pipeline, model)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX usage_days_by_day ON usage_days (day);
 
 -- One row a firing of the cron trigger, so that a double or missed one shows.
 CREATE TABLE ticks (
@@ -191,12 +205,13 @@ CREATE TABLE alerts (
   site TEXT NOT NULL,
   pipeline TEXT NOT NULL,
   count INTEGER NOT NULL,
-  topic TEXT,
+  topic TEXT,                           -- of the newest event
   detail TEXT,
   original_at INTEGER,                  -- when the original of the newest duplicate was made
   opened_at INTEGER NOT NULL,
+  newest_at INTEGER NOT NULL,           -- when the newest event was added
   closes_at INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('open', 'sending', 'sent')),
+  state TEXT NOT NULL CHECK (state IN ('open', 'closed', 'sent')),
   lease_token TEXT,
   next_attempt_at INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0,
@@ -206,6 +221,15 @@ CREATE TABLE alerts (
 CREATE UNIQUE INDEX alerts_open ON alerts (kind, account, site, pipeline) WHERE state = 'open';
 CREATE INDEX alerts_unsent ON alerts (next_attempt_at) WHERE state <> 'sent';
 CREATE INDEX alerts_sent ON alerts (sent_at) WHERE state = 'sent';
+
+-- A bundle takes events until it closes, whether or not anybody was there to send it by then:
+-- whatever comes later opens the next one.
+CREATE TRIGGER alert_closes BEFORE INSERT ON alerts
+BEGIN
+  UPDATE alerts SET state = 'closed'
+  WHERE kind = NEW.kind AND account = NEW.account AND site = NEW.site
+    AND pipeline = NEW.pipeline AND state = 'open' AND closes_at <= NEW.opened_at;
+END;
 
 CREATE TABLE audit (
   id INTEGER PRIMARY KEY,
@@ -253,6 +277,8 @@ CREATE TABLE digests (
   next_attempt_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX digests_unsent ON digests (next_attempt_at) WHERE sent_at IS NULL;
+
 -- A publisher that failed repeatedly is left alone until then.
 CREATE TABLE circuits (
   publisher TEXT PRIMARY KEY,
@@ -261,6 +287,8 @@ CREATE TABLE circuits (
 ) STRICT, WITHOUT ROWID;
 
 -- Credits follow the generation's own columns, so that they move exactly once with its state.
+-- Once an account and day a person hears that less than a fifth of them is left. What is reserved
+-- counts: calls are refused by it too.
 CREATE TRIGGER credits_on_insert AFTER INSERT ON generations
 BEGIN
   INSERT INTO credit_days (account, day, reserved, spent)
@@ -268,6 +296,20 @@ BEGIN
   ON CONFLICT (account, day) DO UPDATE SET
     reserved = reserved + excluded.reserved,
     spent = spent + excluded.spent;
+  INSERT INTO alerts (kind, account, site, pipeline, count, detail, opened_at, newest_at,
+    closes_at, state, next_attempt_at)
+  SELECT 'credits', d.account, '', '', 1, json_object('day', d.day, 'spent', d.spent,
+      'reserved', d.reserved, 'limit', a.daily_credits),
+    NEW.updated_at, NEW.updated_at, NEW.updated_at + 300000, 'open', NEW.updated_at + 300000
+  FROM credit_days d JOIN accounts a ON a.account = d.account
+  WHERE d.account = NEW.account AND d.day = NEW.credit_day AND d.warned = 0
+    AND (d.spent + d.reserved) * 5 >= a.daily_credits * 4
+  ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
+    detail = excluded.detail, newest_at = excluded.newest_at;
+  UPDATE credit_days SET warned = 1
+  WHERE account = NEW.account AND day = NEW.credit_day AND warned = 0
+    AND (spent + reserved) * 5 >=
+      (SELECT daily_credits * 4 FROM accounts WHERE account = NEW.account);
 END;
 
 CREATE TRIGGER credits_on_update AFTER UPDATE OF credits_reserved, credits_spent ON generations
@@ -277,6 +319,20 @@ BEGIN
     reserved = reserved + NEW.credits_reserved - OLD.credits_reserved,
     spent = spent + NEW.credits_spent - OLD.credits_spent
   WHERE account = NEW.account AND day = NEW.credit_day;
+  INSERT INTO alerts (kind, account, site, pipeline, count, detail, opened_at, newest_at,
+    closes_at, state, next_attempt_at)
+  SELECT 'credits', d.account, '', '', 1, json_object('day', d.day, 'spent', d.spent,
+      'reserved', d.reserved, 'limit', a.daily_credits),
+    NEW.updated_at, NEW.updated_at, NEW.updated_at + 300000, 'open', NEW.updated_at + 300000
+  FROM credit_days d JOIN accounts a ON a.account = d.account
+  WHERE d.account = NEW.account AND d.day = NEW.credit_day AND d.warned = 0
+    AND (d.spent + d.reserved) * 5 >= a.daily_credits * 4
+  ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
+    detail = excluded.detail, newest_at = excluded.newest_at;
+  UPDATE credit_days SET warned = 1
+  WHERE account = NEW.account AND day = NEW.credit_day AND warned = 0
+    AND (spent + reserved) * 5 >=
+      (SELECT daily_credits * 4 FROM accounts WHERE account = NEW.account);
 END;
 
 -- Usage follows the output: each stored output counts once, when it is first named.
@@ -316,42 +372,47 @@ END;
 CREATE TRIGGER alert_on_generation AFTER UPDATE OF state ON generations
 WHEN NEW.state IN ('held', 'unknown') AND NEW.state <> OLD.state
 BEGIN
-  INSERT INTO alerts (kind, account, site, pipeline, count, topic, detail, opened_at, closes_at,
-    state, next_attempt_at)
+  INSERT INTO alerts (kind, account, site, pipeline, count, topic, detail, opened_at, newest_at,
+    closes_at, state, next_attempt_at)
   VALUES (NEW.state, NEW.account, NEW.site, NEW.pipeline, 1, NEW.topic, NEW.reason,
-    NEW.updated_at, NEW.updated_at + 300000, 'open', NEW.updated_at + 300000)
+    NEW.updated_at, NEW.updated_at, NEW.updated_at + 300000, 'open', NEW.updated_at + 300000)
   ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
-    count = count + 1, topic = excluded.topic, detail = excluded.detail;
+    count = count + 1, topic = excluded.topic, detail = excluded.detail,
+    newest_at = excluded.newest_at;
 END;
 
 -- The same for a delivery that needs a person.
 CREATE TRIGGER alert_on_delivery AFTER UPDATE OF status ON deliveries
 WHEN NEW.status IN ('dead', 'outcome_unknown') AND NEW.status <> OLD.status
 BEGIN
-  INSERT INTO alerts (kind, account, site, pipeline, count, topic, detail, opened_at, closes_at,
-    state, next_attempt_at)
+  INSERT INTO alerts (kind, account, site, pipeline, count, topic, detail, opened_at, newest_at,
+    closes_at, state, next_attempt_at)
   VALUES (NEW.status, NEW.account, NEW.site, NEW.pipeline, 1,
     (SELECT topic FROM generations WHERE id = NEW.generation_id), NEW.error,
-    NEW.final_at, NEW.final_at + 300000, 'open', NEW.final_at + 300000)
+    NEW.final_at, NEW.final_at, NEW.final_at + 300000, 'open', NEW.final_at + 300000)
   ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
-    count = count + 1, topic = excluded.topic, detail = excluded.detail;
+    count = count + 1, topic = excluded.topic, detail = excluded.detail,
+    newest_at = excluded.newest_at;
 END;
 
--- Retention starts when the last delivery becomes final, and stops when one is owed again.
-CREATE TRIGGER retention_on_delivery_update AFTER UPDATE OF status ON deliveries
-WHEN NEW.status <> OLD.status AND NEW.status <> 'waiting' AND OLD.status <> 'waiting'
+-- What is owed is counted with each delivery's own change, so that no drain has to look. Retention
+-- starts when the last one becomes final, and stops when one is owed again.
+CREATE TRIGGER owed_on_delivery_update AFTER UPDATE OF status ON deliveries
+WHEN (NEW.status IN ('pending', 'outcome_unknown')) <> (OLD.status IN ('pending', 'outcome_unknown'))
 BEGIN
-  UPDATE generations SET purge_at =
-    CASE WHEN EXISTS (SELECT 1 FROM deliveries WHERE generation_id = NEW.generation_id
-                        AND status IN ('waiting', 'pending', 'outcome_unknown'))
-         THEN NULL ELSE NEW.final_at + 2592000000 END
-  WHERE id = NEW.generation_id AND state IN ('generated', 'superseded');
+  UPDATE generations SET
+    owed = owed + (NEW.status IN ('pending', 'outcome_unknown'))
+      - (OLD.status IN ('pending', 'outcome_unknown')),
+    purge_at = CASE WHEN owed + (NEW.status IN ('pending', 'outcome_unknown'))
+        - (OLD.status IN ('pending', 'outcome_unknown')) > 0
+      THEN NULL ELSE NEW.final_at + 2592000000 END
+  WHERE id = NEW.generation_id;
 END;
 
-CREATE TRIGGER retention_on_delivery_insert AFTER INSERT ON deliveries
-WHEN NEW.status = 'pending'
+CREATE TRIGGER owed_on_delivery_insert AFTER INSERT ON deliveries
+WHEN NEW.status IN ('pending', 'outcome_unknown')
 BEGIN
-  UPDATE generations SET purge_at = NULL WHERE id = NEW.generation_id AND purge_at IS NOT NULL;
+  UPDATE generations SET owed = owed + 1, purge_at = NULL WHERE id = NEW.generation_id;
 END;
 
 -- A purged generation leaves its id, and nothing that hangs on it.
@@ -362,5 +423,4 @@ BEGIN
   DELETE FROM deliveries WHERE generation_id = OLD.id;
   DELETE FROM request_bodies WHERE generation_id = OLD.id;
   DELETE FROM outputs WHERE output_id = OLD.output_id;
-  DELETE FROM claims WHERE claim_key = OLD.claim_key AND generation_id = OLD.id;
 END;

@@ -50,7 +50,8 @@ function proseOf(text) {
     const [, mark] = line.match(/^\s*(`{3,}|~{3,})/) ?? [];
     if (fence === undefined && mark) fence = mark;
     else if (fence !== undefined && mark?.startsWith(fence)) fence = undefined;
-    else if (fence === undefined) return line.replaceAll(/(`+)[^`]*?\1/g, (code) => code.replaceAll(/[[\]()]/g, " "));
+    else if (fence === undefined)
+      return line.replaceAll(/(`+)[^`]*?\1/g, (code) => code.replaceAll(/[[\]()]/g, " "));
     return "";
   });
 }

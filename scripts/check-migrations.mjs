@@ -6,6 +6,7 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 
 const files = readdirSync("migrations")
   .filter((name) => name.endsWith(".sql"))
@@ -36,19 +37,19 @@ const d1 = (database, ...args) =>
     },
   );
 const migrate = (database) => d1(database, "migrations", "apply", "DB");
-const query = (database, sql) =>
-  JSON.parse(d1(database, "execute", "DB", "--json", "--command", sql))[0].results;
 
-const counts = (database) => {
-  const tables = query(
-    database,
-    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'd1\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
-  );
-  const sql = tables
-    .map(({ name }) => `SELECT '${name}' AS name, COUNT(*) AS n FROM ${name}`)
-    .join(" UNION ALL ");
-  return Object.fromEntries(query(database, sql).map(({ name, n }) => [name, n]));
-};
+/** Rows of each table, from the database's own file. */
+function counts(database) {
+  const d1Folder = join(scratch, database, "v3", "d1", "miniflare-D1DatabaseObject");
+  const [file] = readdirSync(d1Folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+  const sqlite = new DatabaseSync(join(d1Folder, file), { readOnly: true });
+  const tables = sqlite.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all();
+  const ours = tables.map(({ name }) => name).filter((name) => !/^(_cf|d1_|sqlite_)/.test(name));
+  const count = (name) => sqlite.prepare(`SELECT COUNT(*) AS n FROM ${name}`).get().n;
+  const found = Object.fromEntries(ours.sort().map((name) => [name, count(name)]));
+  sqlite.close();
+  return found;
+}
 
 try {
   for (const [index, file] of files.entries()) {

@@ -1,13 +1,13 @@
-// The sizes docs/STYLE.md aims at. Over the hard limit fails; over the aim is reported.
+// Sizes of files and functions against what this project aims at. It reports and never fails: what
+// belongs together stays together.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 
 const FILE_AIM = 400;
-const FILE_LIMIT = 600;
 const ADAPTER_AIM = 120;
-const FUNCTION_LIMIT = 70;
-const WIDTH_LIMIT = 100;
+const FUNCTION_AIM = 70;
+const WIDTH_AIM = 100;
 const START_OF_FUNCTION = /^(\s*)(?:pub(?:\([a-z]+\))? )?(?:const )?(?:async )?fn (\w+)/;
 
 const listing = ["ls-files", "-co", "--exclude-standard", "src", "tests", "examples", "scripts"];
@@ -15,29 +15,33 @@ const files = execFileSync("git", listing, { encoding: "utf8" })
   .split("\n")
   .filter((path) => /\.(rs|mjs)$/.test(path));
 
-let failures = 0;
-const report = (hard, text) => {
-  if (hard) failures += 1;
-  console.log(`${hard ? "TOO LARGE" : "over the aim"}: ${text}`);
+let found = 0;
+const report = (text) => {
+  found += 1;
+  console.log(text);
 };
 
 for (const path of files) {
   const lines = readFileSync(path, "utf8").split("\n");
   if (lines.at(-1) === "") lines.pop();
   const aim = path.startsWith("src/adapters/") ? ADAPTER_AIM : FILE_AIM;
-  if (lines.length > aim) report(lines.length > FILE_LIMIT, `${path}: ${lines.length} lines`);
-  for (const { name, line, length } of path.endsWith(".rs") ? functions(lines) : []) {
-    if (length > FUNCTION_LIMIT) report(true, `${path}:${line}: fn ${name} has ${length} lines`);
+  if (lines.length > aim) report(`${path}: ${lines.length} lines, the aim is ${aim}`);
+  if (!path.endsWith(".rs") || isTest(path)) continue;
+  for (const { name, line, length } of functions(lines)) {
+    if (length > FUNCTION_AIM) report(`${path}:${line}: fn ${name} has ${length} lines`);
   }
   lines.forEach((text, index) => {
     // A long literal can't be broken without changing it.
-    if ([...text].length > WIDTH_LIMIT && !/["`]|https?:/.test(text)) {
-      report(true, `${path}:${index + 1}: ${[...text].length} columns`);
+    if ([...text].length > WIDTH_AIM && !/["`]|https?:/.test(text)) {
+      report(`${path}:${index + 1}: ${[...text].length} columns`);
     }
   });
 }
-console.log(`${files.length} files looked at, ${failures} over a limit`);
-process.exit(failures === 0 ? 0 : 1);
+console.log(`${files.length} files looked at; ${found} places are larger than aimed at`);
+
+function isTest(path) {
+  return path.startsWith("tests/") || /(^|[/_])tests(\.rs|\/)/.test(path);
+}
 
 // rustfmt puts a function's closing brace at the indentation of its first line.
 function functions(lines) {

@@ -13,11 +13,14 @@ bash scripts/build.sh
 out=dist/oncepress
 rm -rf "$out"
 mkdir -p "$out/build"
-cp -R public migrations "$out/"
+mkdir -p "$out/migrations"
+cp -R public "$out/"
+cp migrations/*.sql "$out/migrations/"
 cp build/index.js build/index_bg.wasm "$out/build/"
 cp -R build/worker "$out/build/"
 cp .dev.vars.example LICENSE-MIT LICENSE-APACHE "$out/"
 cp scripts/lib/release-readme.md "$out/README.md"
+printf '%s\n' node_modules .wrangler '.dev.vars*' '!.dev.vars.example' > "$out/.gitignore"
 node scripts/lib/release-tree.mjs "$out"
 
 # wrangler reads the tree as a user's or Cloudflare's would be read.

@@ -41,9 +41,21 @@ wasm32() {
     cargo test --locked --target wasm32-unknown-unknown --test wasm
 }
 
+# In a real browser where there is one; its driver comes from npm.
+dashboard() {
+  if [ ! -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+    echo "No Chromium at ${CHROMIUM:-/usr/bin/chromium} (set CHROMIUM): only the texts are tested."
+    node --test tests/dashboard/strings.test.mjs
+    return
+  fi
+  [ -d tests/dashboard/node_modules/playwright-core ] || npm --prefix tests/dashboard ci --no-fund
+  npm --prefix tests/dashboard test
+}
+
 stage native native
 stage doctests cargo test --locked --doc
 stage wasm32 wasm32
+stage dashboard dashboard
 stage e2e bash scripts/e2e.sh
 
 echo

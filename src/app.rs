@@ -6,7 +6,10 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 
 use crate::config::{Config, ConfigFault};
+use crate::idempotency::live::{Ended, Feed};
 use crate::idempotency::record::{Job, Settlement};
+use crate::limits::LEASE;
+use crate::outbox::budget::Budget;
 use crate::ports::{
     Clock, Database, DbError, IsolateCache, KeyValue, Objects, Outbound, Queues, Random,
     RateLimiter, Rows, Statement, Task, Telemetry, Zones,
@@ -52,6 +55,21 @@ pub trait Runner {
         generation_id: &'a str,
         wait: Span,
     ) -> Task<'a, Result<Option<Settlement>, RunnerError>>;
+
+    /// Follows a run that was started before; the first `given` bytes of its stream are known
+    /// already. A runner that passes nothing on while it works gives the end alone.
+    fn follow<'a>(
+        &'a self,
+        generation_id: &'a str,
+        given: usize,
+    ) -> Task<'a, Result<Box<dyn Feed>, RunnerError>> {
+        Box::pin(async move {
+            match self.attach(generation_id, LEASE).await? {
+                Some(settlement) => Ok(Box::new(Ended::new(settlement, given)) as Box<dyn Feed>),
+                None => Err(RunnerError::Unreachable("its lease is over".to_owned())),
+            }
+        })
+    }
 }
 
 /// Work that goes on after the answer: `waitUntil`, some 30 seconds at most.
@@ -104,6 +122,16 @@ impl App {
         store::run(&*self.db, &*self.clock, &*self.random, batch).await
     }
 
+    /// The same, at the cost of a budget: each try's statements are taken from it.
+    pub async fn run_within(
+        &self,
+        budget: &Budget,
+        batch: Vec<Statement>,
+    ) -> Result<Vec<Rows>, DbError> {
+        let spent = |statements| budget.force(statements);
+        store::run_counted(&*self.db, &*self.clock, &*self.random, batch, &spent).await
+    }
+
     /// A new id: `prefix` and 32 random hex digits.
     pub fn id(&self, prefix: &str) -> String {
         format!("{prefix}{}", hex::encode(self.random.bytes16()))
@@ -122,9 +150,7 @@ impl App {
 
     /// The date in a time zone, `YYYY-MM-DD`; in UTC for a zone nobody knows.
     pub fn local_date(&self, zone: &str, at: Timestamp) -> String {
-        let minutes = self.zones.offset_minutes(zone, at).unwrap_or(0);
-        at.plus(Span::from_minutes(i64::from(minutes)))
-            .to_date_string()
+        crate::calendar::local_date(&*self.zones, zone, at)
     }
 }
 

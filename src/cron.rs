@@ -6,10 +6,13 @@ use serde_json::{Value, json};
 use crate::app::{App, RunnerError};
 use crate::config::OnUnknown;
 use crate::guard::{self, Memory, Verdict};
+use crate::idempotency::body;
 use crate::idempotency::record::{Generation, Job};
 use crate::idempotency::recovery::{bring_in_by_name, give_up};
+use crate::idempotency::runner::failed_batch;
 use crate::idempotency::state::State;
 use crate::limits::{LEASE, RECONCILE_AFTER};
+use crate::notify;
 use crate::outbox::budget::Budget;
 use crate::outbox::drain::{Drained, drain};
 use crate::ports::DbError;
@@ -25,6 +28,11 @@ pub async fn tick(app: &App, memory: &Memory, scheduled_at: Timestamp) {
         app.log("misconfigured", json!({"name": fault.name}));
         return;
     }
+    let started = app.now();
+    let budget = Budget::new(app.config().subrequest_budget, started.plus(TIME));
+    if !*memory.borrow() {
+        budget.force(guard::COST_MAX);
+    }
     let verdict = guard::check(app, memory).await;
     if verdict != Verdict::Own {
         app.log(
@@ -33,10 +41,9 @@ pub async fn tick(app: &App, memory: &Memory, scheduled_at: Timestamp) {
         );
         return;
     }
-    let started = app.now();
     let token = app.id("tick_");
-    let budget = Budget::new(app.config().subrequest_budget, started.plus(TIME));
-    budget.force(2);
+    // The statement now, and at the end its summary and the isolate's counts.
+    budget.force(2_u32.saturating_add(COST_OF_END));
     match app
         .run(maintenance::tick(scheduled_at, &token, started))
         .await
@@ -73,17 +80,40 @@ fn is_own(results: &[crate::ports::Rows], token: &str) -> bool {
 
 async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
     let minute = scheduled_at.seconds().div_euclid(60);
+    // Telling people has its own share, so that no backlog keeps them from hearing of it; what it
+    // leaves is the others'.
+    let telling = Budget::new(
+        budget.set_aside(notify::send::SUBREQUESTS),
+        app.now().plus(TIME),
+    );
+    let notified = notify::send::tick(app, &telling, scheduled_at).await;
+    budget.put_back(telling.left());
+    // Half is the drain's, however much there is to reconcile…
+    let for_drain = budget.set_aside(budget.left() / 2);
     let evidence = bring_in_evidence(app, budget, minute).await;
     let settled = reconcile(app, budget).await;
+    budget.put_back(for_drain);
+    // …and a little is for what comes after it, however much is due.
+    let tidies = minute.rem_euclid(PURGE_EVERY) == 0;
+    let rest = if tidies {
+        COST_OF_STALE.saturating_add(COST_OF_TIDYING)
+    } else {
+        COST_OF_STALE
+    };
+    let for_rest = budget.set_aside(rest);
     let drained = drain_logged(app, budget).await;
+    budget.put_back(for_rest);
     let stale = alert_stale(app, budget).await;
-    let purged = if minute.rem_euclid(PURGE_EVERY) == 0 {
-        purge(app, budget).await
+    let purged = if tidies {
+        let purged = purge(app, budget).await;
+        body::sweep(app, budget, minute.div_euclid(PURGE_EVERY)).await;
+        purged
     } else {
         0
     };
     json!({"evidence": evidence, "settled": settled, "drained": drained.to_json(),
-        "stale": stale, "purged": purged, "budgetLeft": budget.left()})
+        "stale": stale, "purged": purged, "notified": notified.to_json(),
+        "budgetLeft": budget.left()})
 }
 
 /// A drain whose failure is logged, not passed on.
@@ -113,7 +143,7 @@ async fn bring_in_evidence(app: &App, budget: &Budget, minute: i64) -> u32 {
     }
     if minute.rem_euclid(KV_EVIDENCE_EVERY) == 0 {
         budget.force(1);
-        match app.kv.list(PREFIX).await {
+        match app.kv_list(PREFIX).await {
             Ok(found) => names.extend(found),
             Err(error) => app.log("evidence_unreadable", json!({"error": error.to_string()})),
         }
@@ -257,7 +287,8 @@ async fn overdue(app: &App, job: Job) -> Result<(), DbError> {
         && let Err(RunnerError::NotHere) = runner.attach(&job.generation_id, Span::default()).await
     {
         let why = "the run was never started";
-        app.run(settle::fail(&job, "gemini_unavailable", why, app.now()))
+        let again = job.from_queue.then(Span::default);
+        app.run(failed_batch(&job, "gemini_unavailable", why, again, app.now()).0)
             .await?;
         return Ok(());
     }
@@ -302,7 +333,7 @@ async fn purge(app: &App, budget: &Budget) -> usize {
 
 async fn purge_batch(app: &App, budget: &Budget) -> Result<usize, DbError> {
     let now = app.now();
-    if !budget.take(5) {
+    if !budget.take(6) {
         return Ok(0);
     }
     let results = app
@@ -339,7 +370,13 @@ const RECONCILE_MAX: usize = 10;
 /// A queued generation that nobody takes gets a further message this often.
 const MESSAGE_EVERY: Span = Span::from_hours(1);
 /// A look, evidence in two stores, its runner, the settlement.
-const COST_OF_RECONCILING: u32 = 8;
+const COST_OF_RECONCILING: u32 = 12;
+/// The tick's summary, and the counts that the isolate gathered.
+const COST_OF_END: u32 = 4;
+/// Finding and marking stale deliveries.
+const COST_OF_STALE: u32 = 2;
+/// A purge of a few outputs in R2, and a look for bodies that nobody needs.
+const COST_OF_TIDYING: u32 = 12;
 /// Reading it, committing it (some statements), deleting it.
 const COST_OF_EVIDENCE: u32 = 8;
 /// Deliveries that one tick reports as stale.

@@ -21,6 +21,9 @@ pub enum Verdict {
     Unreachable(String),
 }
 
+/// Subrequests of a check by an isolate that remembers nothing: three stores, each read and written.
+pub const COST_MAX: u32 = 6;
+
 /// Remembers that every store is this environment's.
 pub type Memory = Rc<RefCell<bool>>;
 
@@ -30,13 +33,14 @@ pub async fn check(app: &App, memory: &Memory) -> Verdict {
         return Verdict::Own;
     }
     let environment = &app.config().environment;
-    let found = [
-        ("DB", database(app, environment).await),
-        ("KV_DEDUP", key_value(app, environment).await),
-        ("BUCKET", bucket(app, environment).await),
-    ];
+    // The database first: a Worker whose database is another's must not name the other stores.
     let mut complete = true;
-    for (binding, name) in found {
+    for binding in ["DB", "KV_DEDUP", "BUCKET"] {
+        let name = match binding {
+            "DB" => database(app, environment).await,
+            "KV_DEDUP" => key_value(app, environment).await,
+            _ => bucket(app, environment).await,
+        };
         match name {
             Ok(name) if &name == environment => {}
             Ok(name) => {
@@ -71,10 +75,10 @@ async fn database(app: &App, environment: &str) -> Result<String, String> {
 }
 
 async fn key_value(app: &App, environment: &str) -> Result<String, String> {
-    if let Some(name) = app.kv.get(NAME).await.map_err(|error| error.to_string())? {
+    if let Some(name) = app.kv_get(NAME).await.map_err(|error| error.to_string())? {
         Ok(name)
     } else {
-        let put = app.kv.put(NAME, environment.to_owned(), None).await;
+        let put = app.kv_put(NAME, environment.to_owned(), None).await;
         put.map(|()| environment.to_owned())
             .map_err(|error| error.to_string())
     }

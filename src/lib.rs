@@ -8,6 +8,7 @@
 #[cfg(target_arch = "wasm32")]
 mod adapters;
 pub mod app;
+pub mod calendar;
 pub mod config;
 pub mod cron;
 pub mod error;
@@ -15,11 +16,18 @@ pub mod gemini;
 pub mod guard;
 pub mod http;
 pub mod idempotency;
+pub mod json_form;
 pub mod key;
 pub mod limits;
+pub mod metrics;
+pub mod notify;
 pub mod outbox;
 pub mod ports;
 pub mod publish;
+pub mod sorted;
 pub mod stats;
 pub mod store;
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+mod testing;
 pub mod time;

@@ -37,6 +37,15 @@ pub const AUTH_CACHE_TTL: Span = Span::from_seconds(60);
 pub const BODY_MAX_BYTES: usize = 1_048_576;
 /// Largest body of the drop-in endpoints, which is Gemini's own limit for inline data.
 pub const DROP_IN_BODY_MAX_BYTES: usize = 20 * 1_048_576;
+/// A request's body over this lies in R2 until its generation is settled, so that claims stay small.
+pub const REQUEST_INLINE_MAX_BYTES: usize = 1_048_576;
+/// Largest body where no bucket is bound: a claim is one D1 batch, of rows under 2,000,000 bytes.
+pub const REQUEST_D1_MAX_BYTES: usize = 4 * 1_048_576;
+/// How long the first byte of a stream may take before the answer begins without it: Cloudflare
+/// and many clients give up on a silent connection after 30 s or more.
+pub const FIRST_BYTE_PATIENCE: Span = Span::from_seconds(20);
+/// A stream that is silent for so long gets a sign of life.
+pub const HEARTBEAT: Span = Span::from_seconds(15);
 /// Deepest nesting of a JSON document.
 pub const JSON_DEPTH_MAX: usize = 128;
 /// An output over this goes to R2 before the commit, so that the hot table stays thin.
@@ -58,3 +67,6 @@ pub const RETRY_AFTER_MAX: Span = Span::from_hours(24);
 pub const PUBLISH_TIMEOUT: Span = Span::from_seconds(15);
 /// Most destinations of one generation.
 pub const DESTINATIONS_MAX: usize = 20;
+/// Most deliveries of one generation, those that duplicates named included: replays are free, so
+/// they must not let it grow without end.
+pub const DELIVERIES_MAX: usize = 100;

@@ -1,21 +1,24 @@
 //! The Worker's events: requests, the cron trigger, queue messages.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use worker::js_sys::JSON;
+use worker::wasm_bindgen::JsValue;
 use worker::{
     Context, Env, Headers, MessageBatch, MessageExt, QueueRetryOptionsBuilder, Request, Response,
     ResponseBuilder, ScheduleContext, ScheduledEvent, event,
 };
 
+use super::fetch::Forwarder;
 use super::settings::{app, guard};
 use crate::cron::tick;
+use crate::http::dropin::pass::is_upload;
 use crate::http::message::{self, Body};
-use crate::http::routes::handle;
+use crate::http::routes::{body_limit, handle, refuse_early, refuse_size};
 use crate::idempotency::queue::{Disposition, work};
-use crate::limits::DROP_IN_BODY_MAX_BYTES;
 use crate::time::Timestamp;
 
 #[event(start)]
@@ -26,10 +29,21 @@ fn start() {
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     let context = Rc::new(context);
-    let app = app(&env, Rc::new(move |task| context.wait_until(task)));
-    let answer = match read(request).await? {
-        Some(request) => handle(&app, &guard(), &request).await,
-        None => crate::http::generations::too_large(DROP_IN_BODY_MAX_BYTES).to_response(),
+    let mut app = app(&env, Rc::new(move |task| context.wait_until(task)));
+    if is_upload(&request.path()) {
+        let body = request.inner().body().map(JsValue::from);
+        app.outbound = Rc::new(Forwarder(RefCell::new(body)));
+        return respond(handle(&app, &guard(), &head(&request)).await);
+    }
+    let head = head(&request);
+    if request.inner().body().is_some()
+        && let Some(refusal) = refuse_early(&app, &head).await
+    {
+        return respond(refusal);
+    }
+    let answer = match read(request, body_limit(&head.path)).await? {
+        Some(body) => handle(&app, &guard(), &message::Request { body, ..head }).await,
+        None => refuse_size(&app, &head),
     };
     respond(answer)
 }
@@ -62,7 +76,7 @@ async fn queue(
     let messages: Vec<_> = batch.raw_iter().collect();
     let works = messages.iter().map(|message| async {
         let body = JSON::stringify(&message.body()).map_or_else(|_| String::new(), String::from);
-        match work(&app, &name, &body).await {
+        match work(&app, &guard(), &name, &body).await {
             Disposition::Ack => message.ack(),
             Disposition::Retry(wait) => {
                 let seconds = u32::try_from(wait.seconds_up()).unwrap_or(u32::MAX);
@@ -77,32 +91,47 @@ async fn queue(
     Ok(())
 }
 
-/// Reads a request, its body up to the largest that any call takes.
-async fn read(mut request: Request) -> worker::Result<Option<message::Request>> {
-    let url = request.url()?;
-    let headers: Vec<(String, String)> = request
-        .headers()
-        .entries()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value))
-        .collect();
+/// Reads a body up to `limit`; `None` where it is larger.
+async fn read(mut request: Request, limit: usize) -> worker::Result<Option<Vec<u8>>> {
     let mut body: Vec<u8> = Vec::new();
     if request.inner().body().is_some() {
         let mut stream = request.stream()?;
         while let Some(piece) = stream.next().await {
             let piece = piece?;
-            if body.len().saturating_add(piece.len()) > DROP_IN_BODY_MAX_BYTES {
+            if body.len().saturating_add(piece.len()) > limit {
                 return Ok(None);
             }
             body.extend_from_slice(&piece);
         }
     }
-    Ok(Some(message::Request {
+    Ok(Some(body))
+}
+
+/// A request without its body.
+fn head(request: &Request) -> message::Request {
+    let headers = request.headers().entries();
+    message::Request {
         method: request.method().to_string(),
-        path: url.path().to_owned(),
-        query: url.query().unwrap_or_default().to_owned(),
-        headers,
-        body,
-    }))
+        path: request.path(),
+        query: query(request),
+        headers: headers
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect(),
+        body: Vec::new(),
+    }
+}
+
+/// The query of a URL that the platform has parsed: to parse it again would take the tables of
+/// international host names along.
+pub(super) fn query(request: &Request) -> String {
+    let url = request.inner().url();
+    let target = url
+        .split_once('#')
+        .map_or(url.as_str(), |(target, _)| target);
+    target
+        .split_once('?')
+        .map(|(_, query)| query.to_owned())
+        .unwrap_or_default()
 }
 
 fn respond(answer: message::Response) -> worker::Result<Response> {

@@ -1,5 +1,7 @@
 //! Outgoing HTTP through `fetch`. Redirects are never followed.
 
+use std::cell::RefCell;
+
 use futures_util::StreamExt;
 use worker::js_sys::Uint8Array;
 use worker::wasm_bindgen::JsValue;
@@ -15,18 +17,30 @@ pub(super) struct Fetcher;
 
 impl Outbound for Fetcher {
     fn send(&self, request: HttpRequest) -> Task<'_, Result<HttpAnswer, HttpError>> {
-        Box::pin(async move {
-            let timeout = u32::try_from(request.timeout.millis().max(1)).unwrap_or(u32::MAX);
-            let signal: AbortSignal = web_sys::AbortSignal::timeout_with_u32(timeout).into();
-            let request = build(&request).map_err(|e| HttpError::NotSent(text(&e)))?;
-            let sent = Fetch::Request(request).send_with_signal(&signal).await;
-            let response = sent.map_err(|error| failed(&error, &signal))?;
-            Ok(answer(response, signal))
-        })
+        Box::pin(send(request, None))
     }
 }
 
-fn build(request: &HttpRequest) -> Result<Request, worker::Error> {
+/// The platform's `fetch` for one request whose body is passed on as it comes and never read here.
+pub(super) struct Forwarder(pub(super) RefCell<Option<JsValue>>);
+
+impl Outbound for Forwarder {
+    fn send(&self, request: HttpRequest) -> Task<'_, Result<HttpAnswer, HttpError>> {
+        let body = self.0.borrow_mut().take();
+        Box::pin(send(request, body))
+    }
+}
+
+async fn send(request: HttpRequest, body: Option<JsValue>) -> Result<HttpAnswer, HttpError> {
+    let timeout = u32::try_from(request.timeout.millis().max(1)).unwrap_or(u32::MAX);
+    let signal: AbortSignal = web_sys::AbortSignal::timeout_with_u32(timeout).into();
+    let request = build(request, body).map_err(|e| HttpError::NotSent(text(&e)))?;
+    let sent = Fetch::Request(request).send_with_signal(&signal).await;
+    let response = sent.map_err(|error| failed(&error, &signal))?;
+    Ok(answer(response, signal))
+}
+
+fn build(request: HttpRequest, body: Option<JsValue>) -> Result<Request, worker::Error> {
     let headers = Headers::new();
     for (name, value) in &request.headers {
         headers.append(name, value)?;
@@ -35,9 +49,10 @@ fn build(request: &HttpRequest) -> Result<Request, worker::Error> {
     init.with_method(Method::from(request.method.to_owned()))
         .with_headers(headers)
         .with_redirect(RequestRedirect::Manual);
-    if !request.body.is_empty() {
-        let body: JsValue = Uint8Array::from(request.body.as_slice()).into();
-        init.with_body(Some(body));
+    let own = || Uint8Array::from(request.body.as_slice()).into();
+    let body = body.or_else(|| (!request.body.is_empty()).then(own));
+    if body.is_some() {
+        init.with_body(body);
     }
     Request::new_with_init(&request.url, &init)
 }

@@ -2,17 +2,24 @@
 
 use std::rc::Rc;
 
+use futures_util::StreamExt;
+use futures_util::stream::unfold;
 use worker::wasm_bindgen::JsValue;
 use worker::{
-    DurableObject, Env, Method, ObjectNamespace, Request, RequestInit, Response, State, Storage,
-    durable_object,
+    ByteStream, DurableObject, Env, Method, ObjectNamespace, Request, RequestInit, Response, State,
+    Storage, durable_object,
 };
 
+use super::entry::query;
 use super::settings::app;
 use crate::app::{Runner as RunnerPort, RunnerError};
+use crate::http::query::value;
 use crate::idempotency::actor::{Actor, ActorStorage};
+use crate::idempotency::live::{Feed, Follower, Step};
 use crate::idempotency::record::{Job, Settlement};
-use crate::idempotency::wire::{read_end, read_start, write_end, write_start};
+use crate::idempotency::wire::{
+    StepReader, read_end, read_start, write_end, write_start, write_step,
+};
 use crate::ports::Task;
 use crate::time::Span;
 
@@ -20,13 +27,12 @@ use crate::time::Span;
 pub(super) struct Remote(pub(super) ObjectNamespace);
 
 impl Remote {
-    async fn call(
+    async fn send(
         &self,
         id: &str,
         path: &str,
         body: Option<String>,
-    ) -> Result<Option<Settlement>, RunnerError> {
-        let unreachable = |error: worker::Error| RunnerError::Unreachable(error.to_string());
+    ) -> Result<Response, RunnerError> {
         let stub = self.0.get_by_name(id).map_err(unreachable)?;
         let mut init = RequestInit::new();
         init.with_method(Method::Post);
@@ -35,21 +41,63 @@ impl Remote {
         }
         let url = format!("https://runner{path}");
         let request = Request::new_with_init(&url, &init).map_err(unreachable)?;
-        let mut response = stub
+        let response = stub
             .fetch_with_request(request)
             .await
             .map_err(unreachable)?;
         match response.status_code() {
-            200 => {
-                let text = response.text().await.map_err(unreachable)?;
-                read_end(&text)
-                    .ok_or_else(|| RunnerError::Unreachable("the answer is damaged".to_owned()))
-            }
+            200 => Ok(response),
             404 => Err(RunnerError::NotHere),
             status => Err(RunnerError::Unreachable(format!(
                 "the runner answered {status}"
             ))),
         }
+    }
+
+    async fn call(
+        &self,
+        id: &str,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Option<Settlement>, RunnerError> {
+        let mut response = self.send(id, path, body).await?;
+        let text = response.text().await.map_err(unreachable)?;
+        read_end(&text).ok_or_else(|| RunnerError::Unreachable("the answer is damaged".to_owned()))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+fn unreachable(error: worker::Error) -> RunnerError {
+    RunnerError::Unreachable(error.to_string())
+}
+
+/// The runner's steps as they arrive.
+struct Steps {
+    stream: ByteStream,
+    reader: StepReader,
+}
+
+impl Steps {
+    async fn step(&mut self) -> Result<Step, RunnerError> {
+        loop {
+            let step = self.reader.step();
+            if let Some(step) = step.map_err(|e| RunnerError::Unreachable(e.to_string()))? {
+                return Ok(step);
+            }
+            match self.stream.next().await {
+                Some(bytes) => self.reader.push(&bytes.map_err(unreachable)?),
+                None => {
+                    let cut = "the runner's stream ended before the run";
+                    return Err(RunnerError::Unreachable(cut.to_owned()));
+                }
+            }
+        }
+    }
+}
+
+impl Feed for Steps {
+    fn next(&mut self) -> Task<'_, Result<Step, RunnerError>> {
+        Box::pin(self.step())
     }
 }
 
@@ -76,10 +124,25 @@ impl RunnerPort for Remote {
             self.call(generation_id, &path, None).await
         })
     }
+
+    fn follow<'a>(
+        &'a self,
+        generation_id: &'a str,
+        given: usize,
+    ) -> Task<'a, Result<Box<dyn Feed>, RunnerError>> {
+        Box::pin(async move {
+            let path = format!("/follow?from={given}");
+            let mut response = self.send(generation_id, &path, None).await?;
+            Ok(Box::new(Steps {
+                stream: response.stream().map_err(unreachable)?,
+                reader: StepReader::default(),
+            }) as Box<dyn Feed>)
+        })
+    }
 }
 
 /// The Durable Object. Its `fetch` stores and joins, its alarm works; one object a generation.
-#[durable_object]
+#[durable_object(alarm)]
 pub struct Runner {
     state: Rc<State>,
     env: Env,
@@ -104,20 +167,31 @@ impl DurableObject for Runner {
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let app = self.app();
-        let url = request.url()?;
-        let answer = if url.path() == "/start" {
-            let text = request.text().await?;
-            match read_start(&text) {
-                Some((job, wait, body)) => self.actor.start(&app, job, body, wait).await,
-                None => Err(RunnerError::Unreachable("the start is damaged".to_owned())),
+        let query = query(&request);
+        let number = |wanted: &str| {
+            value(&query, wanted)
+                .and_then(|value| value.parse::<u32>().ok())
+                .unwrap_or_default()
+        };
+        let answer = match request.path().as_str() {
+            "/follow" => {
+                let given = usize::try_from(number("from")).unwrap_or(usize::MAX);
+                match self.actor.follow(&app, given).await {
+                    Ok(follower) => return streamed(follower),
+                    Err(error) => Err(error),
+                }
             }
-        } else {
-            let wait = url
-                .query_pairs()
-                .find(|(name, _)| name == "wait")
-                .and_then(|(_, value)| value.parse().ok())
-                .map_or(Span::default(), Span::from_millis);
-            self.actor.attach(&app, wait).await
+            "/start" => {
+                let text = request.text().await?;
+                match read_start(&text) {
+                    Some((job, wait, body)) => self.actor.start(&app, job, body, wait).await,
+                    None => Err(RunnerError::Unreachable("the start is damaged".to_owned())),
+                }
+            }
+            _ => {
+                let wait = Span::from_millis(i64::from(number("wait")));
+                self.actor.attach(&app, wait).await
+            }
         };
         match answer {
             Ok(settlement) => Response::ok(write_end(settlement.as_ref())),
@@ -141,6 +215,21 @@ impl Runner {
         let state = Rc::clone(&self.state);
         app(&self.env, Rc::new(move |task| state.wait_until(task)))
     }
+}
+
+/// The steps of a run, as they come; the end is the last.
+fn streamed(follower: Follower) -> worker::Result<Response> {
+    let steps = unfold(Some(follower), |follower| async {
+        let mut follower = follower?;
+        match follower.next().await {
+            Ok(step) => {
+                let more = matches!(step, Step::Piece(_)).then_some(follower);
+                Some((Ok(write_step(&step).into_bytes()), more))
+            }
+            Err(error) => Some((Err(worker::Error::RustError(error.to_string())), None)),
+        }
+    });
+    Response::from_stream(Box::pin(steps))
 }
 
 /// The object's own storage: one record under one key.

@@ -31,13 +31,16 @@ pub enum GateRefusal {
 }
 
 impl GateRefusal {
-    /// The stable reason with which the generation is held.
-    pub const fn as_str(self) -> &'static str {
+    /// The stable reason with which the generation is held, whatever the rule.
+    pub const CODE: &'static str = "gate";
+
+    /// Which rule it was, for people.
+    pub const fn sentence(self) -> &'static str {
         match self {
-            Self::TooShort => "gate_too_short",
-            Self::TooLong => "gate_too_long",
-            Self::LacksText => "gate_lacks_text",
-            Self::HasForbiddenText => "gate_forbidden_text",
+            Self::TooShort => "the text is shorter than the pipeline's `min_chars`",
+            Self::TooLong => "the text is longer than the pipeline's `max_chars`",
+            Self::LacksText => "the text lacks something of the pipeline's `must_contain`",
+            Self::HasForbiddenText => "the text has something of the pipeline's `must_not_contain`",
         }
     }
 }

@@ -9,14 +9,13 @@ pub mod names;
 mod pipelines;
 mod values;
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use crate::gemini::price::PriceTable;
 use crate::key::pointer::JsonPointer;
 use crate::ports::Zones;
 use crate::publish::settings::PublisherSettings;
+use crate::sorted::SortedMap;
 use crate::time::{Span, Timestamp};
 
 pub use faults::ConfigFault;
@@ -81,9 +80,9 @@ pub struct Config {
     /// The currency of reports.
     pub currency: Currency,
     /// Publishers by name; a faulty one is left out.
-    pub publishers: BTreeMap<String, PublisherSettings>,
+    pub publishers: SortedMap<String, PublisherSettings>,
     /// Settings of pipelines by `SITE/PIPELINE`.
-    pub pipelines: BTreeMap<String, Pipeline>,
+    pub pipelines: SortedMap<String, Pipeline>,
     /// The key with which Gemini is called.
     pub gemini_api_key: Secret,
     /// The bearer token of `/admin`; empty where it is missing, and then nobody has it.
@@ -381,9 +380,9 @@ impl Reader<'_> {
         publishers
     }
 
-    fn pipelines(&mut self, publishers: &Publishers) -> BTreeMap<String, Pipeline> {
+    fn pipelines(&mut self, publishers: &Publishers) -> SortedMap<String, Pipeline> {
         let table = self.table(&names::PIPELINES);
-        let mut pipelines = BTreeMap::new();
+        let mut pipelines = SortedMap::new();
         for (key, value) in &table {
             if let Some(pipeline) = pipelines::parse(key, value, publishers, &mut self.faults) {
                 pipelines.insert(key.clone(), pipeline);
@@ -394,9 +393,9 @@ impl Reader<'_> {
 }
 
 /// Publishers by name; `None` stands for one that is there but faulty.
-type Publishers = BTreeMap<String, Option<PublisherSettings>>;
+type Publishers = SortedMap<String, Option<PublisherSettings>>;
 
-fn sound(publishers: Publishers) -> BTreeMap<String, PublisherSettings> {
+fn sound(publishers: Publishers) -> SortedMap<String, PublisherSettings> {
     let named = publishers.into_iter();
     named
         .filter_map(|(name, settings)| Some((name, settings?)))

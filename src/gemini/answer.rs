@@ -13,11 +13,10 @@
 //! assert_eq!(answer.finish_reason.as_deref(), Some("STOP"));
 //! ```
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use crate::gemini::usage::Usage;
+use crate::sorted::SortedSet;
 
 /// An answer put together; of several candidates the first counts.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +38,7 @@ pub struct Assembled {
     /// What continues the answer in a further request.
     pub continuation_token: Option<String>,
     /// What the first candidate consists of.
-    pub parts: BTreeSet<PartKind>,
+    pub parts: SortedSet<PartKind>,
     /// How many candidates there are.
     pub candidates: usize,
     /// Whether the last word on the first candidate was its reason to end.
@@ -242,7 +241,7 @@ mod tests {
         assert_eq!(answer.text, "yes");
         assert_eq!(
             answer.parts,
-            BTreeSet::from([PartKind::Text, PartKind::Thought])
+            SortedSet::from_iter([PartKind::Text, PartKind::Thought])
         );
     }
 

@@ -16,11 +16,10 @@
 //! assert_eq!((cost(in_november), cost(in_december)), (57_000, 114_000));
 //! ```
 
-use std::collections::BTreeMap;
-
 use crate::gemini::bounds::Bounds;
 use crate::gemini::price_list;
 use crate::gemini::usage::{Tier, Usage};
+use crate::sorted::SortedMap;
 use crate::time::Timestamp;
 
 /// An amount in billionths of a US dollar.
@@ -30,8 +29,8 @@ pub struct NanoUsd(i64);
 /// Prices by model and date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceTable {
-    models: BTreeMap<String, Vec<Price>>,
-    aliases: BTreeMap<String, String>,
+    models: SortedMap<String, Vec<Price>>,
+    aliases: SortedMap<String, String>,
 }
 
 /// The price of a model from a date on.
@@ -93,8 +92,8 @@ impl Default for PriceTable {
 impl PriceTable {
     /// A table from prices by model and names that stand for another.
     pub(crate) fn new(
-        models: BTreeMap<String, Vec<Price>>,
-        aliases: BTreeMap<String, String>,
+        models: SortedMap<String, Vec<Price>>,
+        aliases: SortedMap<String, String>,
     ) -> Self {
         Self { models, aliases }
     }
@@ -381,7 +380,8 @@ mod tests {
     fn model() -> impl Strategy<Value = String> {
         let names = PriceTable::default()
             .models
-            .into_keys()
+            .into_iter()
+            .map(|(name, _)| name)
             .chain(["odd".to_owned()]);
         prop::sample::select(names.collect::<Vec<_>>())
     }

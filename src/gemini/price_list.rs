@@ -1,10 +1,9 @@
 //! The price list: Google's, and the shape in which `PRICES` changes it.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
 use crate::gemini::price::{Price, PriceTable, Rates};
+use crate::sorted::SortedMap;
 use crate::time::Timestamp;
 
 /// What is wrong with an entry of `PRICES`.
@@ -48,7 +47,7 @@ impl PriceTable {
             faults.add("", "must be an object of prices by model");
             return Err(faults.0);
         };
-        let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::new());
+        let (mut models, mut aliases) = (SortedMap::new(), SortedMap::new());
         for (name, entry) in entries {
             let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
             if let Value::String(model) = entry {

@@ -201,9 +201,10 @@ pub async fn revoke_key(app: &App, id: &str) -> Result<Response, Problem> {
     .with("cache-control", "no-store"))
 }
 
-/// `POST /admin/drain`.
-pub async fn drain_now(app: &App) -> Result<Response, Problem> {
+/// `POST /admin/drain`, in an invocation that has spent so many subrequests already.
+pub async fn drain_now(app: &App, spent: u32) -> Result<Response, Problem> {
     let budget = Budget::new(app.config().subrequest_budget, app.now().plus(DRAIN_TIME));
+    budget.force(spent);
     let drained = drain(app, &budget)
         .await
         .map_err(|error| store_problem(app, &error))?;

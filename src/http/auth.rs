@@ -1,11 +1,10 @@
 //! Who asks: an API key of an account, or the administrator.
 
-use serde_json::json;
-
 use crate::app::{App, sha256_hex};
 use crate::error::{Code, Problem};
 use crate::http::message::Request;
 use crate::idempotency::gateway::store_problem;
+use crate::json_form;
 use crate::limits::AUTH_CACHE_TTL;
 use crate::store::accounts::{Access, find_key, read_access};
 use crate::store::row::first;
@@ -99,7 +98,7 @@ async fn access(app: &App, hash: &str) -> Result<Access, Problem> {
     let name = format!("auth:{hash}");
     let now = app.now();
     if let Some(known) = app.isolate.get(&name, now)
-        && let Ok(access) = serde_json::from_str::<Access>(&known)
+        && let Some(access) = json_form::read::<Access>(&known)
         && same(&access.hash, hash)
     {
         return Ok(access);
@@ -115,7 +114,7 @@ async fn access(app: &App, hash: &str) -> Result<Access, Problem> {
         return Err(refused("This API key is unknown or revoked."));
     };
     app.isolate
-        .put(&name, &json!(access).to_string(), now.plus(AUTH_CACHE_TTL));
+        .put(&name, &json_form::write(&access), now.plus(AUTH_CACHE_TTL));
     Ok(access)
 }
 

@@ -20,6 +20,7 @@ pub fn preflight(app: &App, request: &Request) -> Option<Response> {
         .with("access-control-allow-methods", "GET, POST")
         .with("access-control-allow-headers", ALLOWED)
         .with("access-control-max-age", "600")
+        .with("cache-control", "no-store")
         .with("vary", "origin"),
     )
 }

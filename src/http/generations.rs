@@ -120,7 +120,9 @@ fn respond(reply: &Reply) -> Result<Response, Problem> {
         )
         .member("reason", reason.as_str())
         .generation(&stored.generation_id)),
-        Reply::Accepted { generation_id } => Ok(accepted(generation_id)),
+        Reply::Accepted { generation_id } | Reply::Running { generation_id, .. } => {
+            Ok(accepted(generation_id))
+        }
     }
 }
 
@@ -231,7 +233,8 @@ pub fn operation_key(request: &Request) -> Result<Option<String>, Problem> {
         .map_err(|fault| Problem::new(Code::InvalidIdempotencyKey, fault.to_string()))
 }
 
-fn key_defaults(access: &Access) -> KeyDefaults {
+/// What an API key fills in.
+pub fn key_defaults(access: &Access) -> KeyDefaults {
     Json::parse(access.defaults.as_bytes())
         .ok()
         .and_then(|json| KeyDefaults::parse(&json).ok())

@@ -6,9 +6,10 @@ use crate::app::App;
 use crate::guard::Verdict;
 use crate::http::message::Response;
 use crate::ports::DbError;
-use crate::store::row::{Row, first};
-use crate::store::{integer, statement, text};
-use crate::time::Span;
+use crate::store::figures;
+use crate::store::row::first;
+use crate::store::statement;
+use crate::time::{Span, Timestamp};
 
 /// `GET /healthz`: 200 or 503, no details.
 pub fn liveness(app: &App, verdict: &Verdict) -> Response {
@@ -57,67 +58,50 @@ pub async fn details(app: &App, verdict: &Verdict) -> Response {
         "faults": faults,
         "environmentFault": guard,
         "publishers": publishers,
+        "staleMinutes": app.config().stale_after.millis() / 60_000,
+        "lastTickAt": figures.get("lastTickAt"),
+        "kvErrorRate": {"week": figures.get("kvErrorRateWeek")},
         "figures": figures,
     });
     Response::json(if well { 200 } else { 503 }, document.to_string())
         .with("cache-control", "no-store")
 }
 
-/// Counts of what is owed and stuck; each reads only what it counts, through an index.
+/// Counts of what is owed and stuck, the last tick, and what KV did in a week.
 async fn figures(app: &App) -> Result<Value, DbError> {
     let now = app.now();
     let week = now.minus(Span::from_days(7)).to_date_string();
     let batch = vec![
-        statement(
-            STUCK,
-            vec![integer(now.minus(app.config().stale_after).millis())],
-        ),
-        statement(UNSETTLED, Vec::new()),
+        figures::backlog(None, now.minus(app.config().stale_after), figures::ROWS_MAX),
+        figures::key_value(&week),
         statement(TICKS, Vec::new()),
-        statement(KV, vec![text(week)]),
     ];
     let results = app.run(batch).await?;
-    let of = |index: usize| -> Result<Row<'_>, DbError> {
-        first(&results, index)?.ok_or_else(|| DbError::Fatal("no figures".to_owned()))
+    let missing = || DbError::Fatal("no figures".to_owned());
+    let backlog = figures::read_backlog(first(&results, 0)?.ok_or_else(missing)?)?;
+    let kv = first(&results, 1)?.ok_or_else(missing)?;
+    let (asked, failed) = figures::read_key_value(kv)?;
+    let last_tick = match first(&results, 2)? {
+        Some(tick) => tick.optional_time("finished_at")?,
+        None => None,
     };
-    let (stuck, unsettled) = (of(0)?, of(1)?);
-    let tick = first(&results, 2)?;
-    let kv = of(3)?;
-    let (asked, failed) = (kv.count("asked")?, kv.count("failed")?);
     Ok(json!({
-        "pending": stuck.count("pending")?,
-        "stale": stuck.count("stale")?,
-        "oldestPendingAt": stuck.optional_time("oldest")?.map(super::super::time::Timestamp::to_rfc3339),
-        "dead": stuck.count("dead")?,
-        "outcomeUnknown": stuck.count("outcome_unknown")?,
-        "running": unsettled.count("running")?,
-        "unknown": unsettled.count("unknown")?,
-        "held": unsettled.count("held")?,
-        "lastTickAt": match tick {
-            Some(tick) => tick.optional_time("finished_at")?.map(super::super::time::Timestamp::to_rfc3339),
-            None => None,
-        },
+        "pending": backlog.pending,
+        "stale": backlog.stale,
+        "oldestPendingAt": backlog.oldest_at.map(Timestamp::to_rfc3339),
+        "dead": backlog.dead,
+        "outcomeUnknown": backlog.outcome_unknown,
+        "running": backlog.running,
+        "queued": backlog.queued,
+        "unknown": backlog.unknown,
+        "held": backlog.held,
+        "lastTickAt": last_tick.map(Timestamp::to_rfc3339),
         "kvOperationsWeek": asked,
         "kvErrorsWeek": failed,
+        "kvErrorRateWeek": figures::share(failed, asked),
     }))
 }
 
-const STUCK: &str = "SELECT \
-  (SELECT COUNT(*) FROM deliveries WHERE status = 'pending') AS pending, \
-  (SELECT COUNT(*) FROM deliveries WHERE status = 'pending' AND due_since <= ?1) AS stale, \
-  (SELECT MIN(due_since) FROM deliveries WHERE status = 'pending') AS oldest, \
-  COALESCE(SUM(status = 'dead'), 0) AS dead, \
-  COALESCE(SUM(status = 'outcome_unknown'), 0) AS outcome_unknown \
-FROM deliveries INDEXED BY deliveries_unwell WHERE status IN ('dead', 'outcome_unknown')";
-
-const UNSETTLED: &str = "SELECT COALESCE(SUM(state = 'running' OR state = 'queued'), 0) AS running, \
-  COALESCE(SUM(state = 'unknown'), 0) AS unknown, COALESCE(SUM(state = 'held'), 0) AS held \
-FROM generations INDEXED BY generations_unsettled \
-WHERE state IN ('queued', 'running', 'unknown', 'held')";
-
-const TICKS: &str = "SELECT finished_at FROM ticks ORDER BY scheduled_at DESC LIMIT 1";
-
-const KV: &str = "SELECT \
-  COALESCE(SUM(CASE WHEN name IN ('kv_read', 'kv_write') THEN count END), 0) AS asked, \
-  COALESCE(SUM(CASE WHEN name IN ('kv_read_error', 'kv_write_error') THEN count END), 0) AS failed \
-FROM counters WHERE day >= ?1";
+// The newest tick that came to its end: one that is at work has not.
+const TICKS: &str = "SELECT finished_at FROM ticks WHERE finished_at IS NOT NULL \
+ORDER BY scheduled_at DESC LIMIT 1";

@@ -1,7 +1,5 @@
 //! Lists: query parameters, cursors and pages.
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
@@ -11,13 +9,14 @@ use crate::http::auth::Principal;
 use crate::http::message::Response;
 use crate::http::query;
 use crate::key::scope::Name;
+use crate::sorted::SortedMap;
 use crate::time::Timestamp;
 
 /// The parameters of a query: each known, each given once.
-pub fn parameters(text: &str, known: &[&str]) -> Result<BTreeMap<String, String>, Problem> {
+pub fn parameters(text: &str, known: &[&str]) -> Result<SortedMap<String, String>, Problem> {
     let pairs = query::pairs(text)
         .ok_or_else(|| Problem::new(Code::InvalidRequest, "The query string is broken."))?;
-    let mut parameters = BTreeMap::new();
+    let mut parameters = SortedMap::new();
     let mut faults = Vec::new();
     for (name, value) in pairs {
         if !known.contains(&name.as_str()) {
@@ -45,7 +44,7 @@ fn pointer(name: &str) -> String {
 /// Whose rows are asked for: an API key's own; an administrator's choice, or everybody's.
 pub fn account_of(
     principal: &Principal,
-    parameters: &BTreeMap<String, String>,
+    parameters: &SortedMap<String, String>,
 ) -> Result<Option<String>, Problem> {
     match (principal, parameters.get("account")) {
         (Principal::Key(access), None) => Ok(Some(access.account.clone())),
@@ -78,7 +77,7 @@ pub struct Page {
 
 impl Page {
     /// Reads `cursor` and `limit`.
-    pub fn read(parameters: &BTreeMap<String, String>) -> Result<Self, Problem> {
+    pub fn read(parameters: &SortedMap<String, String>) -> Result<Self, Problem> {
         let limit = match parameters.get("limit") {
             None => LIMIT_DEFAULT,
             Some(text) => text

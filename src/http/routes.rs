@@ -6,7 +6,61 @@ use crate::guard::{self, Memory, Verdict};
 use crate::http::auth::{Anywhere, Principal, authenticate};
 use crate::http::message::{Request, Response};
 use crate::http::outbox::Action;
-use crate::http::{admin, generations, health, lookup, outbox};
+use crate::http::{account, admin, digest, dropin, generations, health, lookup, outbox, usage};
+use crate::limits::{BODY_MAX_BYTES, DROP_IN_BODY_MAX_BYTES};
+
+/// The largest body that a path takes.
+pub fn body_limit(path: &str) -> usize {
+    let ours = ["/api/", "/admin/"]
+        .iter()
+        .any(|prefix| path.starts_with(prefix));
+    if ours {
+        BODY_MAX_BYTES
+    } else {
+        DROP_IN_BODY_MAX_BYTES
+    }
+}
+
+/// Looks at a request's head before its body is read: a body that says that it is too large, and a
+/// large one of a caller that nobody knows, are not read at all.
+pub async fn refuse_early(app: &App, head: &Request) -> Option<Response> {
+    let length = head
+        .header("content-length")
+        .and_then(|text| text.parse::<usize>().ok());
+    let limit = body_limit(&head.path);
+    let problem = if length.is_some_and(|length| length > limit) {
+        generations::too_large(limit)
+    } else if length.is_none_or(|length| length > UNKNOWN_BODY_MAX_BYTES) {
+        let anywhere = if limit == BODY_MAX_BYTES {
+            Anywhere::No
+        } else {
+            Anywhere::Yes
+        };
+        authenticate(app, head, anywhere).await.err()?
+    } else {
+        return None;
+    };
+    Some(refused(app, head, &problem))
+}
+
+/// The refusal of a body that turned out to be too large while it was read.
+pub fn refuse_size(app: &App, head: &Request) -> Response {
+    refused(app, head, &generations::too_large(body_limit(&head.path)))
+}
+
+fn refused(app: &App, request: &Request, problem: &Problem) -> Response {
+    let request_id = app.id("req_");
+    log_problem(app, request, &request_id, problem);
+    let ours = body_limit(&request.path) == BODY_MAX_BYTES;
+    let answer = if ours {
+        problem.to_response()
+    } else {
+        problem.to_google_response()
+    };
+    let mut answer = answer.with("x-request-id", request_id);
+    crate::http::cors::expose(app, request, &mut answer);
+    answer
+}
 
 /// Answers a request; never fails and never panics.
 pub async fn handle(app: &App, guard: &Memory, request: &Request) -> Response {
@@ -50,7 +104,6 @@ async fn route(
     let segments = segments(&request.path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     match segments.as_slice() {
-        ["openapi.json"] => only("GET", request).map(|()| openapi()),
         ["healthz"] => {
             only("GET", request)?;
             let verdict = guard::check(app, guard).await;
@@ -63,6 +116,19 @@ async fn route(
             }
             fit(app, guard).await?;
             api_call(app, request, request_id, rest).await
+        }
+        ["v1" | "v1beta" | "v1alpha" | "upload" | "download", ..] => {
+            if let Some(preflight) = crate::http::cors::preflight(app, request) {
+                return Ok(preflight);
+            }
+            let answer = match fit(app, guard).await {
+                Ok(()) => dropin::handle(app, request, request_id).await,
+                Err(problem) => Err(problem),
+            };
+            Ok(answer.unwrap_or_else(|problem| {
+                log_problem(app, request, request_id, &problem);
+                problem.to_google_response()
+            }))
         }
         _ => Err(not_found()),
     }
@@ -128,6 +194,7 @@ async fn admin_call(
         let verdict = guard::check(app, guard).await;
         return Ok(health::details(app, &verdict).await);
     }
+    let guarded = if *guard.borrow() { 0 } else { guard::COST_MAX };
     fit(app, guard).await?;
     match (request.method.as_str(), rest) {
         ("POST", ["accounts"]) => admin::create_account(app, request).await,
@@ -135,7 +202,7 @@ async fn admin_call(
         ("PATCH", ["accounts", name]) => admin::change_account(app, request, name).await,
         ("POST", ["accounts", name, "keys"]) => admin::create_key(app, request, name).await,
         ("DELETE", ["keys", id]) => admin::revoke_key(app, id).await,
-        ("POST", ["drain"]) => admin::drain_now(app).await,
+        ("POST", ["drain"]) => admin::drain_now(app, guarded).await,
         (_, ["accounts"]) => Err(not_allowed("GET, POST")),
         (_, ["accounts", _]) => Err(not_allowed("PATCH")),
         (_, ["accounts", _, "keys"] | ["drain"]) => Err(not_allowed("POST")),
@@ -175,8 +242,13 @@ async fn api_call(
         ("POST", ["outbox", id, "cancel"]) => {
             outbox::act(app, &principal, id, Action::Cancel).await
         }
+        ("GET", ["usage"]) => usage::get(app, &principal, request).await,
+        ("GET", ["account"]) => account::get(app, &principal, request).await,
+        ("GET", ["digest"]) => digest::get(app, &principal, request).await,
         (_, ["generations"]) => Err(not_allowed("GET, POST")),
-        (_, ["generations", _] | ["outbox"]) => Err(not_allowed("GET")),
+        (_, ["generations", _] | ["outbox" | "usage" | "account" | "digest"]) => {
+            Err(not_allowed("GET"))
+        }
         (_, ["generations", _, "resolve"] | ["outbox", _, "requeue" | "cancel"]) => {
             Err(not_allowed("POST"))
         }
@@ -204,9 +276,5 @@ fn not_found() -> Problem {
     Problem::new(Code::NotFound, "There is nothing under this path.")
 }
 
-fn openapi() -> Response {
-    Response::json(200, OPENAPI).with("cache-control", "no-store")
-}
-
-/// The contract, as it is served.
-pub const OPENAPI: &str = include_str!("../../openapi.json");
+/// The largest body that is read before anybody knows whose it is.
+const UNKNOWN_BODY_MAX_BYTES: usize = 65_536;

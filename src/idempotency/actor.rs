@@ -7,18 +7,16 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
-
-use serde::{Deserialize, Serialize};
 
 use crate::app::{App, RunnerError};
 use crate::idempotency::gateway::mark_result;
-use crate::idempotency::output::Tap;
+use crate::idempotency::live::{Follower, Live};
 use crate::idempotency::record::{Job, Settlement};
 use crate::idempotency::recovery::{recover, settlement_of};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::State;
-use crate::ports::{ByteSource, HttpError, Task};
+use crate::json_form::{self, json_form};
+use crate::ports::Task;
 use crate::store::settle;
 use crate::time::Span;
 
@@ -36,7 +34,7 @@ pub trait ActorStorage {
 }
 
 /// What is durable of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct Record {
     job: Job,
     /// Gemini may have been called.
@@ -48,10 +46,18 @@ struct Record {
     lost: bool,
 }
 
+json_form!(Record {
+    job,
+    sent,
+    over,
+    lost,
+});
+
 /// One generation's actor.
 pub struct Actor {
     storage: Rc<dyn ActorStorage>,
-    memory: Rc<RefCell<Memory>>,
+    memory: RefCell<Memory>,
+    live: Live,
 }
 
 impl std::fmt::Debug for Actor {
@@ -65,17 +71,6 @@ struct Memory {
     /// The job that this incarnation was started with, and its body.
     body: Option<(String, String)>,
     running: Option<String>,
-    ended: Option<(String, Settlement)>,
-    streamed: String,
-    wakers: Vec<Waker>,
-}
-
-impl Memory {
-    fn wake_all(&mut self) {
-        for waker in self.wakers.drain(..) {
-            waker.wake();
-        }
-    }
 }
 
 impl Actor {
@@ -83,7 +78,8 @@ impl Actor {
     pub fn new(storage: Rc<dyn ActorStorage>) -> Self {
         Self {
             storage,
-            memory: Rc::default(),
+            memory: RefCell::default(),
+            live: Live::default(),
         }
     }
 
@@ -97,12 +93,12 @@ impl Actor {
     ) -> Result<Option<Settlement>, RunnerError> {
         self.begin(job, body).await?;
         self.recall(app).await?;
-        Ok(self.wait(app, wait).await)
+        Ok(self.live.wait(&*app.clock, wait).await)
     }
 
     /// Stores the job and has the alarm run it; a second start of the same job changes nothing.
     pub async fn begin(&self, job: Job, body: String) -> Result<(), RunnerError> {
-        if self.ended().is_some_and(|(token, _)| token == job.token) {
+        if self.live.ended().is_some_and(|token| token == job.token) {
             return Ok(());
         }
         let record = self.record().await?;
@@ -112,11 +108,8 @@ impl Actor {
                 "another run is under way".to_owned(),
             ));
         }
-        {
-            let mut memory = self.memory.borrow_mut();
-            memory.ended = None;
-            memory.body = Some((job.token.clone(), body));
-        }
+        self.live.reopen();
+        self.memory.borrow_mut().body = Some((job.token.clone(), body));
         if let Some(record) = record.filter(|record| record.job.token == job.token) {
             return self.wake_unsent(&record).await;
         }
@@ -141,13 +134,13 @@ impl Actor {
 
     /// Remembers, in a new incarnation, how a run ended that is over.
     async fn recall(&self, app: &App) -> Result<(), RunnerError> {
-        if self.ended().is_some() || self.memory.borrow().running.is_some() {
+        if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
             return Ok(());
         }
         let over = self.record().await?.filter(|record| record.over);
         if let Some(record) = over {
             let settlement = end_of(app, &record.job).await;
-            self.end(&record.job.token, settlement);
+            self.live.end(&record.job.token, settlement);
         }
         Ok(())
     }
@@ -156,26 +149,24 @@ impl Actor {
     pub async fn attach(&self, app: &App, wait: Span) -> Result<Option<Settlement>, RunnerError> {
         self.recall(app).await?;
         self.known().await?;
-        Ok(self.wait(app, wait).await)
+        Ok(self.live.wait(&*app.clock, wait).await)
     }
 
-    /// Follows the answer from its first byte, live.
-    pub async fn follow(&self) -> Result<Follower, RunnerError> {
+    /// Follows the answer live; its first `given` bytes are known already.
+    pub async fn follow(&self, app: &App, given: usize) -> Result<Follower, RunnerError> {
+        self.recall(app).await?;
         self.known().await?;
-        Ok(Follower {
-            memory: Rc::clone(&self.memory),
-            given: 0,
-        })
+        Ok(self.live.follow(given))
     }
 
     async fn known(&self) -> Result<(), RunnerError> {
-        if self.ended().is_some() || self.memory.borrow().running.is_some() {
+        if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
             return Ok(());
         }
         match self.record().await? {
             None => Err(RunnerError::NotHere),
             Some(record) if record.over => {
-                self.end(&record.job.token, not_recorded());
+                self.live.end(&record.job.token, not_recorded());
                 Ok(())
             }
             Some(record) => self.wake_unsent(&record).await,
@@ -194,9 +185,27 @@ impl Actor {
             return self.forget(app, &record).await;
         }
         self.memory.borrow_mut().running = Some(record.job.token.clone());
-        let settlement = self.work(app, record.clone()).await;
+        let ended = self.run(app, &record).await;
         self.memory.borrow_mut().running = None;
-        let settlement = settlement?;
+        let (settlement, kept) = ended?;
+        if let Settlement::Generated { stored } = &settlement {
+            mark_result(app, stored).await;
+            if !stored.destinations.is_empty() {
+                crate::outbox::drain::drain_generation(app, &stored.generation_id).await;
+            }
+        }
+        app.flush_now().await;
+        // Where the end was not kept, the alarm comes again and finds it in the database.
+        kept
+    }
+
+    /// Works, and makes the end durable before anybody is told of it.
+    async fn run(
+        &self,
+        app: &App,
+        record: &Record,
+    ) -> Result<(Settlement, Result<(), RunnerError>), RunnerError> {
+        let settlement = self.work(app, record.clone()).await?;
         let lost = matches!(settlement, Settlement::Unknown { .. })
             && still_running(app, &record.job).await;
         let over = Record {
@@ -209,15 +218,8 @@ impl Actor {
             Ok(()) => self.forget(app, &over).await,
             Err(error) => Err(error),
         };
-        self.end(&record.job.token, settlement.clone());
-        if let Settlement::Generated { stored } = &settlement {
-            mark_result(app, stored).await;
-            if !stored.destinations.is_empty() {
-                crate::outbox::drain::drain_generation(app, &stored.generation_id).await;
-            }
-        }
-        app.flush_now().await;
-        kept
+        self.live.end(&record.job.token, settlement.clone());
+        Ok((settlement, kept))
     }
 
     /// Forgets a run that is over once its lease is, since nothing is sent after that. One whose
@@ -251,49 +253,17 @@ impl Actor {
             ..record
         })
         .await?;
-        let tap = ActorTap {
-            memory: Rc::clone(&self.memory),
-        };
-        Ok(execute(app, &job, body, &tap).await)
+        Ok(execute(app, &job, body, &self.live).await)
     }
 
     fn body(&self, token: &str) -> Option<String> {
+        self.live.restart();
         let mut memory = self.memory.borrow_mut();
-        memory.streamed.clear();
         memory
             .body
             .take()
             .filter(|(owner, _)| owner == token)
             .map(|(_, body)| body)
-    }
-
-    fn ended(&self) -> Option<(String, Settlement)> {
-        self.memory.borrow().ended.clone()
-    }
-
-    fn end(&self, token: &str, settlement: Settlement) {
-        let mut memory = self.memory.borrow_mut();
-        memory.ended = Some((token.to_owned(), settlement));
-        memory.wake_all();
-    }
-
-    async fn wait(&self, app: &App, wait: Span) -> Option<Settlement> {
-        let ended = std::future::poll_fn(|context| {
-            let mut memory = self.memory.borrow_mut();
-            if let Some((_, settlement)) = &memory.ended {
-                return Poll::Ready(settlement.clone());
-            }
-            memory.wakers.push(context.waker().clone());
-            Poll::Pending
-        });
-        if wait <= Span::default() {
-            return self.ended().map(|(_, settlement)| settlement);
-        }
-        let sleep = app.clock.sleep(wait);
-        match futures_util::future::select(std::pin::pin!(ended), sleep).await {
-            futures_util::future::Either::Left((settlement, _)) => Some(settlement),
-            futures_util::future::Either::Right(((), _)) => None,
-        }
     }
 
     async fn record(&self) -> Result<Option<Record>, RunnerError> {
@@ -305,14 +275,13 @@ impl Actor {
         else {
             return Ok(None);
         };
-        serde_json::from_str(&text)
+        json_form::read(&text)
             .map(Some)
-            .map_err(|error| RunnerError::Unreachable(format!("the record is damaged: {error}")))
+            .ok_or_else(|| RunnerError::Unreachable("the record is damaged".to_owned()))
     }
 
     async fn save(&self, record: &Record) -> Result<(), RunnerError> {
-        let text = serde_json::to_string(record)
-            .map_err(|error| RunnerError::Unreachable(error.to_string()))?;
+        let text = json_form::write(record);
         self.storage
             .write(text)
             .await
@@ -377,73 +346,5 @@ async fn load_body(app: &App, job: &Job) -> Result<Loaded, RunnerError> {
         None => Ok(Loaded::Settled(Settlement::Unknown {
             detail: "the generation is not in the database".to_owned(),
         })),
-    }
-}
-
-struct ActorTap {
-    memory: Rc<RefCell<Memory>>,
-}
-
-impl Tap for ActorTap {
-    fn push(&self, piece: &str) {
-        let mut memory = self.memory.borrow_mut();
-        memory.streamed.push_str(piece);
-        memory.wake_all();
-    }
-}
-
-/// Follows a running answer: what has come so far at once, the rest as it comes, the end only when
-/// it is committed.
-pub struct Follower {
-    memory: Rc<RefCell<Memory>>,
-    given: usize,
-}
-
-impl std::fmt::Debug for Follower {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower")
-            .field("given", &self.given)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Follower {
-    /// How the run ended, once it has.
-    pub fn settlement(&self) -> Option<Settlement> {
-        self.memory
-            .borrow()
-            .ended
-            .as_ref()
-            .map(|(_, settlement)| settlement.clone())
-    }
-
-    fn piece(&mut self, text: &str) -> Option<Vec<u8>> {
-        let rest = text.get(self.given..).filter(|rest| !rest.is_empty())?;
-        self.given = text.len();
-        Some(rest.as_bytes().to_vec())
-    }
-}
-
-impl ByteSource for Follower {
-    fn next(&mut self) -> Task<'_, Result<Option<Vec<u8>>, HttpError>> {
-        Box::pin(std::future::poll_fn(move |context| {
-            let memory = Rc::clone(&self.memory);
-            let mut memory = memory.borrow_mut();
-            match &memory.ended {
-                Some((_, Settlement::Generated { stored } | Settlement::Held { stored, .. })) => {
-                    return Poll::Ready(Ok(self.piece(&stored.body)));
-                }
-                Some((_, other)) => {
-                    let cut = HttpError::Lost(format!("{other:?}"));
-                    return Poll::Ready(if self.given == 0 { Err(cut) } else { Ok(None) });
-                }
-                None => {}
-            }
-            if let Some(piece) = self.piece(&memory.streamed) {
-                return Poll::Ready(Ok(Some(piece)));
-            }
-            memory.wakers.push(context.waker().clone());
-            Poll::Pending
-        }))
     }
 }

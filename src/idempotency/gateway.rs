@@ -8,7 +8,9 @@ use serde_json::json;
 
 use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
-use crate::error::{Code, Problem};
+use crate::error::{Code, Problem, Source};
+use crate::idempotency::body;
+use crate::idempotency::live::Live;
 use crate::idempotency::mark::{Mark, answers};
 use crate::idempotency::output::NoTap;
 use crate::idempotency::record::{Generation, Job, Settlement, Stored, Surface};
@@ -16,7 +18,10 @@ use crate::idempotency::recovery::{settlement_of, stored};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::{Ask, Standing, State, Verdict, verdict};
 use crate::key::identity::Identity;
-use crate::limits::{KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX};
+use crate::limits::{
+    DELIVERIES_MAX, KV_MARK_TTL, LEASE, OPERATION_KEY_TTL, OUTPUT_INLINE_MAX_BYTES, WAIT_MAX,
+};
+use crate::metrics::Cause;
 use crate::ports::DbError;
 use crate::publish::target::{Placeholders, expand};
 use crate::store::accounts::Access;
@@ -69,7 +74,7 @@ pub struct Asked {
     pub credits: i64,
     /// This request's id.
     pub request_id: String,
-    /// How long the caller waits.
+    /// How long the caller waits; a client of Gemini follows to the end.
     pub wait: Span,
     /// Whether the caller wants the work done in the queue.
     pub background: bool,
@@ -95,6 +100,19 @@ pub enum Reply {
     Accepted {
         /// The generation's id.
         generation_id: String,
+    },
+    /// It is being generated, and its caller, a client of Gemini, follows it.
+    Running {
+        /// The generation's id.
+        generation_id: String,
+        /// The first request's id.
+        request_id: String,
+        /// The key's mark in the caches.
+        mark: String,
+        /// Whether this request made it.
+        made: bool,
+        /// The run, where it is done in this handler.
+        live: Option<Live>,
     },
 }
 
@@ -136,7 +154,8 @@ pub async fn ask(app: &App, asked: Asked) -> Result<Reply, Problem> {
     let keys = Keys::of(&asked);
     match cached(app, &asked, &keys).await {
         Cached::Result(stored) => {
-            app.count_replay(&stored);
+            let cause = Cause::of(asked.surface, asked.background);
+            app.count_replay(&stored, &asked.access.timezone, cause);
             return Ok(Reply::Replayed(stored));
         }
         Cached::Unreadable if app.config().kv_failure_policy == KvFailurePolicy::Deny => {
@@ -165,15 +184,13 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         .get(&keys.mark, now)
         .and_then(|text| Mark::parse(&text));
     if let Some(Mark::Result(stored)) = &local
-        && usable(stored, asked, keys)
+        && usable(stored, asked, keys, now)
     {
         return Cached::Result(stored.clone());
     }
-    app.count("kv_read");
-    let text = match app.kv.get(&keys.mark).await {
+    let text = match app.kv_get(&keys.mark).await {
         Ok(text) => text,
         Err(error) => {
-            app.count("kv_read_error");
             app.log(
                 "kv_read_failed",
                 json!({"requestId": asked.request_id,
@@ -188,11 +205,11 @@ async fn cached(app: &App, asked: &Asked, keys: &Keys) -> Cached {
         }
     };
     match text.as_deref().and_then(Mark::parse) {
-        Some(Mark::Result(stored)) if usable(&stored, asked, keys) => {
+        Some(Mark::Result(stored)) if usable(&stored, asked, keys, now) => {
             remember(app, &keys.mark, &stored);
             Cached::Result(stored)
         }
-        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys) => {
+        Some(Mark::Pointer(stored, object)) if usable(&stored, asked, keys, now) => {
             fetch_pointed(app, stored, &object).await
         }
         _ => Cached::Nothing,
@@ -214,10 +231,10 @@ async fn fetch_pointed(app: &App, mut stored: Box<Stored>, object: &str) -> Cach
 }
 
 /// Whether a cached result answers this request as it is.
-fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
+fn usable(stored: &Stored, asked: &Asked, keys: &Keys, now: Timestamp) -> bool {
     let operation = asked.operation.is_some();
     let anchor = if operation {
-        stored.anchor_at.max(asked.anchor)
+        stored.anchor_at.max(now)
     } else {
         asked.anchor
     };
@@ -226,7 +243,7 @@ fn usable(stored: &Stored, asked: &Asked, keys: &Keys) -> bool {
             asked,
             &stored.destinations,
             &stored.generation_id,
-            stored.created_at,
+            stored.anchor_at,
             stored.topic.as_deref(),
         )
         .is_empty()
@@ -297,14 +314,14 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
         credits,
     } = claimed;
     let Some(holder) = holder else {
-        return Err(no_credits(&claim, credits));
+        return Err(no_credits(app, &asked.access.timezone, &claim, credits));
     };
     if holder.id == claim.job.generation_id {
         return fresh(app, &asked, keys, claim).await;
     }
     let standing = standing_of(&holder);
-    match verdict(Some(&standing), &ask_of(&asked, keys), now) {
-        Verdict::Fresh => Err(no_credits(&claim, credits)),
+    match verdict(Some(&standing), &ask_of(&asked, keys, now), now) {
+        Verdict::Fresh => Err(no_credits(app, &asked.access.timezone, &claim, credits)),
         Verdict::Conflict => Err(conflict(&asked, &holder)),
         Verdict::Pending => Err(pending(&holder.id)),
         Verdict::Held => held_again(app, &holder).await,
@@ -315,9 +332,9 @@ async fn arbitrate(app: &App, asked: Asked, keys: &Keys) -> Result<Reply, Proble
 
 fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     let generation_id = app.id("gen_");
-    let destinations = resolve(asked, &generation_id, asked.anchor, asked.topic.as_deref());
+    let ask = ask_of(asked, keys, now);
+    let destinations = resolve(asked, &generation_id, ask.anchor, asked.topic.as_deref());
     let queued = asked.background && app.queues.is_some();
-    let ask = ask_of(asked, keys);
     let expires_at = if ask.operation {
         now.plus(OPERATION_KEY_TTL)
     } else {
@@ -358,7 +375,7 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
             State::Running
         },
         leaves: asked.identity.leaves.to_json(),
-        body: asked.body.clone(),
+        body: body::claimed(app, &asked.body, &job.generation_id),
         destinations,
         credit_day: app.local_date(&asked.access.timezone, now),
         credits: asked.credits,
@@ -368,12 +385,14 @@ fn claim_of(app: &App, asked: &Asked, keys: &Keys, now: Timestamp) -> Claim {
     }
 }
 
-fn ask_of(asked: &Asked, keys: &Keys) -> Ask {
+/// A scheduler's slot moves the window of a derived key, never the 24 hours of an operation key.
+fn ask_of(asked: &Asked, keys: &Keys, now: Timestamp) -> Ask {
+    let operation = asked.operation.is_some();
     Ask {
         fingerprint: keys.fingerprint.clone(),
-        operation: asked.operation.is_some(),
-        anchor: asked.anchor,
-        anchor_given: asked.anchor_given,
+        operation,
+        anchor: if operation { now } else { asked.anchor },
+        anchor_given: asked.anchor_given && !operation,
     }
 }
 
@@ -400,6 +419,16 @@ async fn fresh(app: &App, asked: &Asked, keys: &Keys, claim: Claim) -> Result<Re
     if state == State::Queued {
         return enqueue(app, &job).await;
     }
+    if let Err(problem) = body::keep(app, &body, &asked.body).await {
+        let why = "its body could not be stored";
+        let _ = app
+            .run(settle::fail(&job, "store_unavailable", why, app.now()))
+            .await;
+        return Err(problem.generation(generation_id));
+    }
+    if asked.surface != Surface::Api {
+        return begin(app, keys, job, body).await;
+    }
     let wait = if asked.background {
         Span::default()
     } else {
@@ -409,14 +438,50 @@ async fn fresh(app: &App, asked: &Asked, keys: &Keys, claim: Claim) -> Result<Re
         Ok(Some(settlement)) => made(app, keys, &generation_id, settlement),
         Ok(None) => Ok(Reply::Accepted { generation_id }),
         Err(error) => {
-            app.log(
-                "runner_unreachable",
-                json!({"generationId": generation_id,
-                "error": error.to_string()}),
-            );
+            log_unreachable(app, &generation_id, &error);
             Err(pending(&generation_id))
         }
     }
+}
+
+/// Starts a run whose caller follows it.
+async fn begin(app: &App, keys: &Keys, job: Job, body: String) -> Result<Reply, Problem> {
+    let generation_id = job.generation_id.clone();
+    let request_id = job.request_id.clone();
+    let live = if app.runner.is_some() {
+        match run(app, job, body, Span::default()).await {
+            Ok(None) => None,
+            Ok(Some(settlement)) => return made(app, keys, &generation_id, settlement),
+            Err(error) => {
+                // It may have started all the same, which following it finds out.
+                log_unreachable(app, &generation_id, &error);
+                None
+            }
+        }
+    } else {
+        let live = Live::default();
+        let (handle, seen) = (app.clone(), live.clone());
+        app.background.spawn(Box::pin(async move {
+            let settlement = execute(&handle, &job, body, &seen).await;
+            after_commit(&handle, &settlement);
+            seen.end(&job.token, settlement);
+        }));
+        Some(live)
+    };
+    Ok(Reply::Running {
+        generation_id,
+        request_id,
+        mark: keys.mark.clone(),
+        made: true,
+        live,
+    })
+}
+
+fn log_unreachable(app: &App, generation_id: &str, error: &RunnerError) {
+    app.log(
+        "runner_unreachable",
+        json!({"generationId": generation_id, "error": error.to_string()}),
+    );
 }
 
 /// Starts a run where runs are done, and waits for its end.
@@ -455,6 +520,7 @@ pub fn after_commit(app: &App, settlement: &Settlement) {
         if !stored.destinations.is_empty() {
             crate::outbox::drain::drain_generation(&app, &stored.generation_id).await;
         }
+        app.flush_now().await;
     }));
 }
 
@@ -494,9 +560,7 @@ fn mark_running(app: &App, key: String) {
 }
 
 async fn put_mark(app: &App, key: &str, text: String) {
-    app.count("kv_write");
-    if let Err(error) = app.kv.put(key, text, Some(KV_MARK_TTL)).await {
-        app.count("kv_write_error");
+    if let Err(error) = app.kv_put(key, text, Some(KV_MARK_TTL)).await {
         app.log("kv_write_failed", json!({"error": error.to_string()}));
     }
 }
@@ -561,8 +625,40 @@ fn made(
     }
 }
 
+/// What the end of a run that was followed means to the caches and the figures; `body` is its whole
+/// answer, where the follower has kept it.
+///
+/// `caught` is the account's time zone where the follower's request was a duplicate.
+pub(crate) fn followed(
+    app: &App,
+    mark: &str,
+    caught: Option<&str>,
+    end: &Settlement,
+    body: Option<String>,
+) {
+    match end {
+        Settlement::Generated { stored } => {
+            if let Some(zone) = caught {
+                app.count_replay(stored, zone, Cause::Overlap);
+            }
+            if let Some(body) = body {
+                let whole = Stored {
+                    body,
+                    ..Stored::clone(stored)
+                };
+                remember(app, mark, &whole);
+            }
+        }
+        Settlement::Held { .. } | Settlement::Failed { .. } | Settlement::Unknown { .. } => {
+            if caught.is_none() {
+                app.isolate.remove(mark);
+            }
+        }
+    }
+}
+
 /// The refusal that a settlement without an output comes to.
-fn failure(generation_id: &str, settlement: Settlement) -> Problem {
+pub(crate) fn failure(generation_id: &str, settlement: Settlement) -> Problem {
     match settlement {
         Settlement::Failed {
             code,
@@ -570,12 +666,16 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
             retry_after_ms,
             google,
         } => {
-            let known = Code::parse(&code).unwrap_or(Code::Internal);
-            // A definite failure gives all of its credits back; where the outcome is unknown this
-            // header is absent.
-            let mut problem = Problem::new(known, detail)
-                .generation(generation_id)
-                .header("x-oncepress-credits", "0");
+            // Freed by policy or given up by a person: nobody knows, or somebody has paid.
+            let Some(known) = Code::parse(&code) else {
+                return pending(generation_id);
+            };
+            let mut problem = Problem::new(known, detail).generation(generation_id);
+            if known.source() == Source::Gemini {
+                // A definite failure gives all of its credits back; where the outcome is unknown
+                // this header is absent.
+                problem = problem.header("x-oncepress-credits", "0");
+            }
             if let Some(ms) = retry_after_ms {
                 problem = problem.after(Span::from_millis(ms));
             }
@@ -590,7 +690,7 @@ fn failure(generation_id: &str, settlement: Settlement) -> Problem {
     }
 }
 
-fn pending(generation_id: &str) -> Problem {
+pub(crate) fn pending(generation_id: &str) -> Problem {
     Problem::new(
         Code::RequestReconciliationPending,
         "Whether Gemini did the work is not known yet; it is being settled.",
@@ -606,7 +706,12 @@ fn conflict(asked: &Asked, holder: &Generation) -> Problem {
 }
 
 /// The account's credits of the day do not suffice for this request's upper estimate.
-fn no_credits(claim: &Claim, credits: Option<(Option<i64>, i64, i64)>) -> Problem {
+fn no_credits(
+    app: &App,
+    zone: &str,
+    claim: &Claim,
+    credits: Option<(Option<i64>, i64, i64)>,
+) -> Problem {
     let Some((Some(limit), spent, reserved)) = credits else {
         return Problem::new(Code::StoreUnavailable, "The claim could not be decided.");
     };
@@ -618,8 +723,17 @@ fn no_credits(claim: &Claim, credits: Option<(Option<i64>, i64, i64)>) -> Proble
             claim.credits
         ),
     )
+    .after(until_midnight(app, zone))
     .member("creditsNeeded", claim.credits)
     .member("creditsLeft", left)
+}
+
+/// How long until the account's day ends: its credits start anew then.
+fn until_midnight(app: &App, zone: &str) -> Span {
+    let now = app.now();
+    let offset = Span::from_minutes(i64::from(app.zones.offset_minutes(zone, now).unwrap_or(0)));
+    let day = Span::from_days(1).millis();
+    Span::from_millis(day.saturating_sub(now.plus(offset).millis().rem_euclid(day)))
 }
 
 /// A store that can't be reached refuses the request before anything is spent.
@@ -653,7 +767,8 @@ async fn replay(
     result
         .destinations
         .extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
-    app.count_replay(&result);
+    let cause = Cause::of(asked.surface, asked.background);
+    app.count_replay(&result, &asked.access.timezone, cause);
     // An operation key's anchor is its creation, so a mark answers for the rest of its life.
     remember(app, &keys.mark, &result);
     let (handle, again, owed) = (app.clone(), result.clone(), !more.is_empty());
@@ -680,6 +795,13 @@ async fn owe_missing(
         holder.anchor_at,
         topic,
     );
+    if missing.len().saturating_add(holder.destinations.len()) > DELIVERIES_MAX {
+        return Err(Problem::new(
+            Code::InvalidRequest,
+            format!("A generation can have {DELIVERIES_MAX} deliveries; it has too many already."),
+        )
+        .generation(&holder.id));
+    }
     if !missing.is_empty() {
         app.run(claims::owe_more(&holder.id, &missing, app.now()))
             .await
@@ -701,6 +823,15 @@ async fn attach(
             generation_id: holder.id,
         });
     }
+    if asked.surface != Surface::Api {
+        return Ok(Reply::Running {
+            generation_id: holder.id,
+            request_id: holder.request_id,
+            mark: keys.mark.clone(),
+            made: false,
+            live: None,
+        });
+    }
     let wait = asked.wait.min(WAIT_MAX);
     let settlement = match &app.runner {
         Some(runner) if holder.state == State::Running => {
@@ -714,7 +845,7 @@ async fn attach(
     };
     match settlement {
         Some(Settlement::Generated { stored }) => {
-            app.count_replay(&stored);
+            app.count_replay(&stored, &asked.access.timezone, Cause::Overlap);
             remember(app, &keys.mark, &stored);
             Ok(Reply::Replayed(stored))
         }
@@ -739,33 +870,30 @@ fn in_progress(generation_id: &str) -> Problem {
 /// No runner knows the generation: it was settled meanwhile, or its claimant died before it could
 /// start one. The same job under the same token can only be started once, whoever asks.
 async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Problem> {
-    let results = app
-        .run(settle::load(id))
-        .await
-        .map_err(|error| store_problem(app, &error))?;
-    let found = settle::read_load(&results, 0).map_err(|error| store_problem(app, &error))?;
-    let Some((generation, body)) = found else {
-        return Err(pending(id));
-    };
-    let age = app.now().since(generation.updated_at);
-    if generation.state == State::Running && age < FORGOTTEN_AFTER {
-        // Its claimant may be about to start it.
-        let left = FORGOTTEN_AFTER.saturating_add(Span::from_millis(age.millis().saturating_neg()));
-        if let Some(settlement) = poll(app, id, left.min(wait)).await? {
-            return Ok(Some(settlement));
+    let failed = |error: DbError| store_problem(app, &error);
+    let until = app.now().plus(wait);
+    loop {
+        let results = app.run(settle::load(id)).await.map_err(failed)?;
+        let found = settle::read_load(&results, 0).map_err(failed)?;
+        let Some((generation, body)) = found else {
+            return Err(pending(id));
+        };
+        if generation.state != State::Running {
+            let settlement = settlement_of(app, &generation).await;
+            return settlement.map(Some).map_err(failed);
         }
-        if left >= wait {
+        let now = app.now();
+        if now >= generation.updated_at.plus(FORGOTTEN_AFTER) {
+            let left = until.since(now).max(Span::default());
+            let started = run(app, Job::of(&generation), body, left).await;
+            return started.map_err(|_| pending(id));
+        }
+        if now >= until {
             return Ok(None);
         }
+        // Its claimant may be about to start it.
+        app.clock.sleep(POLL).await;
     }
-    if generation.state == State::Running {
-        let started = run(app, Job::of(&generation), body, wait).await;
-        return started.map_err(|_| pending(id));
-    }
-    let settlement = settlement_of(app, &generation).await;
-    settlement
-        .map(Some)
-        .map_err(|error| store_problem(app, &error))
 }
 
 /// Looks again and again until the generation is settled or the wait is over.

@@ -5,6 +5,7 @@
 //! leads to the arbiter like no mark at all.
 
 use crate::idempotency::record::Stored;
+use crate::json_form;
 use crate::time::Timestamp;
 
 /// What a mark says.
@@ -24,7 +25,7 @@ impl Mark {
 
     /// The text of a result mark: one line of JSON, then the body as it is.
     pub fn result(stored: &Stored) -> String {
-        let head = serde_json::to_string(stored).unwrap_or_default();
+        let head = json_form::write(stored);
         let mut text = String::with_capacity(
             head.len()
                 .saturating_add(stored.body.len())
@@ -39,7 +40,7 @@ impl Mark {
 
     /// The text of a mark whose body lies in R2.
     pub fn pointer(stored: &Stored, object: &str) -> String {
-        let head = serde_json::to_string(stored).unwrap_or_default();
+        let head = json_form::write(stored);
         format!("object {head}\n{object}")
     }
 
@@ -50,7 +51,7 @@ impl Mark {
         }
         let (head, body) = text.split_once('\n')?;
         let (kind, head) = head.split_once(' ')?;
-        let mut stored: Stored = serde_json::from_str(head).ok()?;
+        let mut stored: Stored = json_form::read(head)?;
         match kind {
             "result" => {
                 body.clone_into(&mut stored.body);
@@ -80,29 +81,7 @@ pub fn answers(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn stored() -> Stored {
-        Stored {
-            generation_id: "gen_1".to_owned(),
-            request_id: "req_1".to_owned(),
-            account: "a".to_owned(),
-            site: "s".to_owned(),
-            pipeline: "p".to_owned(),
-            topic: Some("a\nb".to_owned()),
-            model: "m".to_owned(),
-            claim_key: "k".to_owned(),
-            fingerprint: "f".to_owned(),
-            created_at: Timestamp::from_millis(5),
-            anchor_at: Timestamp::from_millis(5),
-            expires_at: Timestamp::from_millis(10),
-            destinations: vec!["r2=a".to_owned()],
-            cost_nano: 7,
-            content_type: "application/json".to_owned(),
-            headers: vec![("server-timing".to_owned(), "x".to_owned())],
-            object: None,
-            body: "{\n \"text\": \"日本\"\n}\n".to_owned(),
-        }
-    }
+    use crate::idempotency::record::tests::stored;
 
     #[test]
     fn a_result_mark_gives_back_the_same_result() {

@@ -1,7 +1,10 @@
 //! Whether a request is fresh, and what becomes of it: claim, run, settle, replay.
 
 pub mod actor;
+pub mod body;
+pub mod follow;
 pub mod gateway;
+pub mod live;
 pub mod mark;
 pub mod output;
 pub mod queue;

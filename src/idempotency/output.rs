@@ -3,13 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::config::{GateRefusal, NearDuplicates};
 use crate::gemini::answer::Assembled;
 use crate::gemini::error::{Failure, transport};
 use crate::gemini::exchange::Exchange;
 use crate::gemini::fitness::{Expectation, Fitness, Form, Hop, Purpose};
 use crate::gemini::request::upstream_request;
 use crate::gemini::usage::Usage;
-use crate::idempotency::record::{Job, Stored, Surface, Tokens};
+use crate::idempotency::record::{EVENT_STREAM, Job, Stored, Surface, Tokens};
+use crate::json_form;
 use crate::ports::{HttpAnswer, HttpError};
 use crate::store::settle::Purchase;
 use crate::time::{Span, Timestamp};
@@ -150,7 +152,7 @@ fn bought(
     }
     .unwrap_or(job.credits.saturating_mul(1_000));
     let tokens = tokens(&usage);
-    let held = held(job, answer);
+    let held = held(app, job, answer);
     let body = match job.surface {
         Surface::Api => document(job, answer, &tokens, cost_nano, now),
         Surface::Generate | Surface::Stream => text,
@@ -158,11 +160,12 @@ fn bought(
     let purchase = Purchase {
         output_id: app.id("out_"),
         held: held.as_ref().map(|(code, _)| (*code).to_owned()),
+        holds_near_duplicates: holds_near_duplicates(app, job),
         detail: held.map(|(_, sentence)| sentence.to_owned()),
         parts: Vec::new(),
         in_r2: false,
         content_type: content_type(job.surface).to_owned(),
-        headers: serde_json::to_string(&headers).unwrap_or_default(),
+        headers: json_form::write(&headers),
         model_version: answer.model_version.clone(),
         finish_reason: answer.finish_reason.clone(),
         tokens,
@@ -212,7 +215,7 @@ fn tokens(usage: &Usage) -> Tokens {
 }
 
 /// Why the answer is not published by itself, if so: a code and a sentence.
-fn held(job: &Job, answer: &Assembled) -> Option<(&'static str, &'static str)> {
+fn held(app: &App, job: &Job, answer: &Assembled) -> Option<(&'static str, &'static str)> {
     let purpose = if job.surface != Surface::Api && job.destinations.is_empty() {
         Purpose::Relay
     } else {
@@ -232,16 +235,34 @@ fn held(job: &Job, answer: &Assembled) -> Option<(&'static str, &'static str)> {
         purpose,
     };
     match expectation.assess(answer) {
+        Fitness::Fit if purpose == Purpose::Publish => gate(app, job, &answer.text),
         Fitness::Fit => None,
         Fitness::Held(reason) => Some((reason.code(), reason.sentence())),
     }
+}
+
+/// What the pipeline's own rules say against publishing it.
+fn gate(app: &App, job: &Job, text: &str) -> Option<(&'static str, &'static str)> {
+    let pipeline = app
+        .config()
+        .pipeline(&job.account, &job.site, &job.pipeline)?;
+    let refusal = pipeline.gate.as_ref()?.check(text).err()?;
+    Some((GateRefusal::CODE, refusal.sentence()))
+}
+
+/// Whether a second generation for one target within a day is held.
+fn holds_near_duplicates(app: &App, job: &Job) -> bool {
+    let pipeline = app
+        .config()
+        .pipeline(&job.account, &job.site, &job.pipeline);
+    pipeline.is_some_and(|pipeline| pipeline.near_duplicates == NearDuplicates::Hold)
 }
 
 const fn content_type(surface: Surface) -> &'static str {
     match surface {
         Surface::Api => "application/json; charset=utf-8",
         Surface::Generate => "application/json; charset=UTF-8",
-        Surface::Stream => "text/event-stream",
+        Surface::Stream => EVENT_STREAM,
     }
 }
 

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::guard::{self, Memory, Verdict};
 use crate::idempotency::gateway::run;
 use crate::idempotency::record::{Job, Settlement};
 use crate::idempotency::state::State;
@@ -22,8 +23,16 @@ pub enum Disposition {
     Retry(Span),
 }
 
-/// Works on one message of the queue `queue`.
-pub async fn work(app: &App, queue: &str, body: &str) -> Disposition {
+/// Works on one message of the queue `queue`. A Worker that is not fit to run leaves it for one
+/// that is.
+pub async fn work(app: &App, memory: &Memory, queue: &str, body: &str) -> Disposition {
+    if !app.settings.faults.is_empty() || guard::check(app, memory).await != Verdict::Own {
+        app.log(
+            "message_retried",
+            json!({"queue": queue, "error": "not fit to run"}),
+        );
+        return Disposition::Retry(RETRY);
+    }
     let Some(id) = generation_id(body) else {
         app.log("message_unreadable", json!({"queue": queue}));
         return Disposition::Ack;

@@ -1,15 +1,15 @@
 //! What is known of a generation: the row, the job that runs it, and how it was settled.
 
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::idempotency::state::State;
+use crate::json_form::{self, JsonForm, json_form, member, object};
 use crate::ports::DbError;
 use crate::store::row::Row;
 use crate::time::Timestamp;
 
 /// Which of our endpoints a request came in by, and so the form of its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Surface {
     /// `POST /api/v1/generations`: the answer is our generation object.
     Api,
@@ -37,12 +37,24 @@ impl Surface {
     }
 }
 
+impl JsonForm for Surface {
+    fn to_json(&self) -> Value {
+        Value::from(self.as_str())
+    }
+
+    fn read_json(value: Option<&Value>, sound: &mut bool) -> Self {
+        let read = value.and_then(Value::as_str).and_then(Self::parse);
+        *sound &= read.is_some();
+        read.unwrap_or(Self::Api)
+    }
+}
+
 /// A generation as a runner knows it: everything but the request's body.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a column, or a fact of the request"
 )]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The generation's id.
     pub generation_id: String,
@@ -92,6 +104,32 @@ pub struct Job {
     pub from_queue: bool,
 }
 
+json_form!(Job {
+    generation_id,
+    token,
+    account,
+    site,
+    pipeline,
+    topic,
+    surface,
+    key,
+    claim_key,
+    operation,
+    fingerprint,
+    request_id,
+    model,
+    json_mode,
+    upstream,
+    created_at,
+    anchor_at,
+    expires_at,
+    lease_until,
+    destinations,
+    credits,
+    continues,
+    from_queue,
+});
+
 impl Job {
     /// The job of a row; destinations are looked up apart.
     pub fn of(row: &Generation) -> Self {
@@ -124,7 +162,7 @@ impl Job {
 }
 
 /// Token counts as Gemini reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     /// Prompt tokens, cached ones included.
     pub prompt: u64,
@@ -137,6 +175,14 @@ pub struct Tokens {
     /// All of them, as Gemini adds them up.
     pub total: u64,
 }
+
+json_form!(Tokens {
+    prompt,
+    cached,
+    output,
+    thought,
+    total,
+});
 
 /// A row of `generations`.
 #[expect(
@@ -195,8 +241,6 @@ pub struct Generation {
 impl Generation {
     /// The columns that [`Generation::read`] wants, of `generations g`.
     pub const COLUMNS: &'static str = "g.*, \
-        EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-          AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
         (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
           WHERE d.generation_id = g.id) AS destinations";
 
@@ -253,8 +297,8 @@ impl Generation {
             cost_nano: row.integer("cost_nano")?,
             evidence_of: row.optional_text("evidence_of")?,
             owed: row.flag("owed")?,
-            destinations: serde_json::from_str(&word("destinations")?)
-                .map_err(|_| unknown_word("destinations"))?,
+            destinations: json_form::read(&word("destinations")?)
+                .ok_or_else(|| unknown_word("destinations"))?,
         })
     }
 }
@@ -266,7 +310,7 @@ fn unknown_word(column: &str) -> DbError {
 }
 
 /// A paid-for result, as it is stored and replayed. It never changes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The generation's id.
     pub generation_id: String,
@@ -303,13 +347,38 @@ pub struct Stored {
     /// Its name in R2, where the answer is too large for a row.
     pub object: Option<String>,
     /// The answer, byte for byte.
-    #[serde(skip)]
     pub body: String,
 }
 
+json_form!(Stored {
+    generation_id,
+    request_id,
+    account,
+    site,
+    pipeline,
+    topic,
+    model,
+    claim_key,
+    fingerprint,
+    created_at,
+    anchor_at,
+    expires_at,
+    destinations,
+    cost_nano,
+    content_type,
+    headers,
+    object,
+} without { body });
+
+impl Stored {
+    /// Whether the answer is kept as a stream of events.
+    pub fn is_stream(&self) -> bool {
+        self.content_type == EVENT_STREAM
+    }
+}
+
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "settlement")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
     /// The output is committed (or safe in the fallback store).
     Generated {
@@ -339,4 +408,91 @@ pub enum Settlement {
         /// Why, for people.
         detail: String,
     },
+}
+
+impl JsonForm for Settlement {
+    fn to_json(&self) -> Value {
+        let word = |word: &str| word.to_owned();
+        match self {
+            Self::Generated { stored } => object(&[(KIND, &word("generated")), ("stored", stored)]),
+            Self::Held { reason, stored } => object(&[
+                (KIND, &word("held")),
+                ("reason", reason),
+                ("stored", stored),
+            ]),
+            Self::Failed {
+                code,
+                detail,
+                retry_after_ms,
+                google,
+            } => object(&[
+                (KIND, &word("failed")),
+                ("code", code),
+                ("detail", detail),
+                ("retry_after_ms", retry_after_ms),
+                ("google", google),
+            ]),
+            Self::Unknown { detail } => object(&[(KIND, &word("unknown")), ("detail", detail)]),
+        }
+    }
+
+    fn read_json(value: Option<&Value>, sound: &mut bool) -> Self {
+        let kind: String = member(value, KIND, sound);
+        match kind.as_str() {
+            "generated" => Self::Generated {
+                stored: member(value, "stored", sound),
+            },
+            "held" => Self::Held {
+                reason: member(value, "reason", sound),
+                stored: member(value, "stored", sound),
+            },
+            "failed" => Self::Failed {
+                code: member(value, "code", sound),
+                detail: member(value, "detail", sound),
+                retry_after_ms: member(value, "retry_after_ms", sound),
+                google: member(value, "google", sound),
+            },
+            word => {
+                *sound &= word == "unknown";
+                Self::Unknown {
+                    detail: member(value, "detail", sound),
+                }
+            }
+        }
+    }
+}
+
+const KIND: &str = "settlement";
+
+/// The media type of server-sent events.
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::Stored;
+    use crate::time::Timestamp;
+
+    /// A stored result like any other.
+    pub(crate) fn stored() -> Stored {
+        Stored {
+            generation_id: "gen_1".to_owned(),
+            request_id: "req_1".to_owned(),
+            account: "a".to_owned(),
+            site: "s".to_owned(),
+            pipeline: "p".to_owned(),
+            topic: Some("a\nb".to_owned()),
+            model: "m".to_owned(),
+            claim_key: "k".to_owned(),
+            fingerprint: "f".to_owned(),
+            created_at: Timestamp::from_millis(5),
+            anchor_at: Timestamp::from_millis(5),
+            expires_at: Timestamp::from_millis(10),
+            destinations: vec!["r2=a".to_owned()],
+            cost_nano: 7,
+            content_type: "application/json".to_owned(),
+            headers: vec![("server-timing".to_owned(), "x".to_owned())],
+            object: None,
+            body: "{\n \"text\": \"日本\"\n}\n".to_owned(),
+        }
+    }
 }

@@ -9,12 +9,14 @@ use crate::app::App;
 use crate::config::OnUnknown;
 use crate::error::Code;
 use crate::idempotency::record::{Generation, Job, Settlement, Stored};
-use crate::idempotency::runner::output_object;
+use crate::idempotency::runner::{failed_batch, output_object};
 use crate::idempotency::state::State;
+use crate::json_form;
 use crate::ports::DbError;
 use crate::store::evidence::{Evidence, PREFIX};
 use crate::store::settle::{self, Settled};
 use crate::store::{generations, row};
+use crate::time::Span;
 
 /// A runner that knows its own earlier try died settles at once: by evidence, else by policy.
 pub async fn recover(app: &App, job: &Job) -> Settlement {
@@ -92,18 +94,20 @@ pub async fn bring_in_by_name(app: &App, name: &str) -> Result<bool, DbError> {
             return Ok(true);
         }
     }
-    let found = app.kv.get(name).await;
+    let found = app.kv_get(name).await;
     let Some(text) = found.map_err(|error| unread(error.to_string()))? else {
         return Ok(false);
     };
     bring_in(app, text.as_bytes()).await?;
-    let _ = app.kv.delete(name).await;
+    let _ = app.kv_delete(name).await;
     Ok(true)
 }
 
 async fn bring_in(app: &App, bytes: &[u8]) -> Result<(), DbError> {
-    let evidence: Evidence = serde_json::from_slice(bytes)
-        .map_err(|error| DbError::Fatal(format!("evidence that cannot be read: {error}")))?;
+    let evidence: Evidence = str::from_utf8(bytes)
+        .ok()
+        .and_then(json_form::read)
+        .ok_or_else(|| DbError::Fatal("evidence that cannot be read".to_owned()))?;
     let settled = match &evidence {
         Evidence::Bought { job, purchase } => {
             let results = app.run(settle::commit(job, purchase)).await?;
@@ -118,11 +122,11 @@ async fn bring_in(app: &App, bytes: &[u8]) -> Result<(), DbError> {
             job,
             reason,
             detail,
+            again_ms,
         } => {
-            let results = app
-                .run(settle::fail(job, reason, detail, app.now()))
-                .await?;
-            settle::read_state(&results, State::Failed, &job.token)?
+            let again = again_ms.map(Span::from_millis);
+            let (batch, wanted) = failed_batch(job, reason, detail, again, app.now());
+            settle::read_state(&app.run(batch).await?, wanted, &job.token)?
         }
     };
     let job = evidence.job();
@@ -150,13 +154,11 @@ pub async fn settlement_of(app: &App, generation: &Generation) -> Result<Settlem
             retry_after_ms: None,
             google: None,
         },
-        State::Queued
-        | State::Running
-        | State::Failed
-        | State::Unknown
-        | State::Superseded => Settlement::Unknown {
-            detail: generation.detail.clone().unwrap_or_default(),
-        },
+        State::Queued | State::Running | State::Failed | State::Unknown | State::Superseded => {
+            Settlement::Unknown {
+                detail: generation.detail.clone().unwrap_or_default(),
+            }
+        }
     })
 }
 
@@ -195,7 +197,7 @@ pub async fn stored(
         headers: generation
             .output_headers
             .as_deref()
-            .and_then(|text| serde_json::from_str(text).ok())
+            .and_then(json_form::read)
             .unwrap_or_default(),
         object: in_r2(generation).map(output_object),
         body,

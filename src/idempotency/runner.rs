@@ -8,11 +8,14 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::gemini::error::{Class, Failure, FailureCode, transport};
-use crate::idempotency::output::{Bought, Tap, buy};
+use crate::idempotency::body;
+use crate::idempotency::output::{Bought, Tap, buy, credits};
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
+use crate::json_form;
 use crate::limits::{D1_TEXT_MAX_BYTES, GEMINI_DEADLINE, OUTPUT_INLINE_MAX_BYTES};
-use crate::ports::{HttpError, Object};
+use crate::metrics::{Point, Scope};
+use crate::ports::{HttpError, Object, Statement};
 use crate::store::evidence::Evidence;
 use crate::store::settle::{self, Purchase, Settled};
 use crate::time::{Span, Timestamp};
@@ -26,10 +29,16 @@ pub async fn execute(app: &App, job: &Job, body: String, tap: &dyn Tap) -> Settl
         ));
         return settle_failure(app, job, &failure).await;
     };
-    let settlement = match buy(app, job, body, deadline, tap).await {
+    let claimed = body;
+    let bought = match body::load(app, claimed.clone()).await {
+        Ok(body) => buy(app, job, body, deadline, tap).await,
+        Err(failure) => Err(failure),
+    };
+    let settlement = match bought {
         Ok(bought) => settle_purchase(app, job, bought).await,
         Err(failure) => settle_failure(app, job, &failure).await,
     };
+    body::forget(app, job, &claimed, &settlement).await;
     log_end(app, job, &settlement, app.now().since(started));
     settlement
 }
@@ -54,8 +63,11 @@ pub async fn settle_purchase(app: &App, job: &Job, bought: Bought) -> Settlement
     place_output(app, &mut purchase, &mut stored).await;
     loop {
         match commit(app, job, &purchase).await {
-            Ok(Settled::Yes) => return settled(purchase, stored),
-            Ok(Settled::Lost(state)) => return superseded(app, job, &purchase, state).await,
+            Ok((Settled::Yes, held)) => {
+                purchase.held = purchase.held.or(held);
+                return settled(purchase, stored);
+            }
+            Ok((Settled::Lost(state), _)) => return superseded(app, job, &purchase, state).await,
             Err(error) => {
                 app.log(
                     "commit_refused",
@@ -84,9 +96,10 @@ async fn commit(
     app: &App,
     job: &Job,
     purchase: &Purchase,
-) -> Result<Settled, crate::ports::DbError> {
+) -> Result<(Settled, Option<String>), crate::ports::DbError> {
     let results = app.run(settle::commit(job, purchase)).await?;
-    settle::read_commit(&results, &purchase.output_id)
+    let settled = settle::read_commit(&results, &purchase.output_id)?;
+    Ok((settled, settle::read_held(&results)?))
 }
 
 /// A large output goes to R2 before the commit; where that fails it goes into the database, in
@@ -128,11 +141,20 @@ async fn superseded(app: &App, job: &Job, purchase: &Purchase, state: Option<Sta
     let evidence_id = format!("gen_{}", purchase.output_id.trim_start_matches("out_"));
     let kept = app
         .run(settle::supersede(job, &evidence_id, purchase))
+        .await
+        .is_ok()
+        || keep_evidence(
+            app,
+            &Evidence::Bought {
+                job: Box::new(job.clone()),
+                purchase: Box::new(purchase.clone()),
+            },
+        )
         .await;
     app.log(
         "superseded",
         json!({"generationId": job.generation_id, "evidenceId": evidence_id,
-        "state": state.map(State::as_str), "kept": kept.is_ok()}),
+        "state": state.map(State::as_str), "kept": kept}),
     );
     Settlement::Unknown {
         detail: "another runner had taken this generation over".to_owned(),
@@ -180,17 +202,13 @@ async fn settle_unknown(app: &App, job: &Job, failure: &Failure) -> Settlement {
 async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement {
     let now = app.now();
     let again = job.from_queue && passes(failure.code);
-    let (batch, wanted) = if again {
-        (
-            settle::requeue(job, failure.code.code(), &failure.message, now),
-            State::Queued,
-        )
-    } else {
-        (
-            settle::fail(job, failure.code.code(), &failure.message, now),
-            State::Failed,
-        )
-    };
+    let (batch, wanted) = failed_batch(
+        job,
+        failure.code.code(),
+        &failure.message,
+        again.then(|| failure.retry_after.unwrap_or_default()),
+        now,
+    );
     let failed = Settlement::Failed {
         code: failure.code.code().to_owned(),
         detail: failure.message.clone(),
@@ -216,6 +234,7 @@ async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement 
                 job: Box::new(job.clone()),
                 reason: failure.code.code().to_owned(),
                 detail: failure.message.clone(),
+                again_ms: again.then(|| failure.retry_after.unwrap_or_default().millis()),
             };
             keep_evidence(app, &evidence).await;
             Settlement::Unknown {
@@ -225,11 +244,30 @@ async fn settle_definite(app: &App, job: &Job, failure: &Failure) -> Settlement 
     }
 }
 
+/// Ends a run that failed for sure: a queued job whose failure passes goes back into the queue and
+/// comes again after `again`; any other is failed. With the state that this leaves behind.
+pub fn failed_batch(
+    job: &Job,
+    reason: &str,
+    detail: &str,
+    again: Option<Span>,
+    now: Timestamp,
+) -> (Vec<Statement>, State) {
+    match again {
+        Some(wait) => {
+            let lost_at = now.plus(wait).plus(MESSAGE_LATE);
+            (
+                settle::requeue(job, reason, detail, lost_at, now),
+                State::Queued,
+            )
+        }
+        None => (settle::fail(job, reason, detail, now), State::Failed),
+    }
+}
+
 /// Keeps evidence in R2, else in KV; `false` where neither takes it.
 pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
-    let Ok(text) = serde_json::to_string(evidence) else {
-        return false;
-    };
+    let text = json_form::write(evidence);
     let name = evidence.name();
     if let Some(objects) = &app.objects {
         let object = Object {
@@ -241,13 +279,7 @@ pub async fn keep_evidence(app: &App, evidence: &Evidence) -> bool {
             return true;
         }
     }
-    let kept = app.kv.put(&name, text, None).await;
-    app.count(if kept.is_ok() {
-        "kv_write"
-    } else {
-        "kv_write_error"
-    });
-    kept.is_ok()
+    app.kv_put(&name, text, None).await.is_ok()
 }
 
 fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
@@ -264,23 +296,29 @@ fn log_end(app: &App, job: &Job, settlement: &Settlement, took: Span) {
         "pipeline": job.pipeline, "model": job.model, "state": state, "reason": reason,
         "durationMs": took.millis()}),
     );
-    app.telemetry.point(
-        &job.account,
-        &[
-            "generation",
-            &job.account,
-            &job.site,
-            &job.pipeline,
-            &job.model,
-            state,
-            reason.unwrap_or_default(),
-        ],
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of one run")]
-        &[1.0, took.millis() as f64],
-    );
+    let cost_nano = match settlement {
+        Settlement::Generated { stored } | Settlement::Held { stored, .. } => stored.cost_nano,
+        Settlement::Failed { .. } | Settlement::Unknown { .. } => 0,
+    };
+    Point::Generation {
+        scope: Scope {
+            account: &job.account,
+            site: &job.site,
+            pipeline: &job.pipeline,
+            model: &job.model,
+        },
+        state,
+        reason: reason.unwrap_or_default(),
+        surface: job.surface,
+        took_ms: took.millis(),
+        cost_micro: credits(cost_nano),
+    }
+    .write(&*app.telemetry);
 }
 
 /// Below this Gemini is not called at all.
 const DEADLINE_MIN: Span = Span::from_seconds(30);
 /// Between two rounds of asking every store to take an output.
 const COMMIT_PAUSE: Span = Span::from_seconds(2);
+/// A message that is this much later than it was to come is taken for lost.
+const MESSAGE_LATE: Span = Span::from_minutes(10);

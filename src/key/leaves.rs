@@ -2,7 +2,9 @@
 //! request itself is long gone, and not enough to read any of them.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
+
+use crate::sorted::SortedSet;
+use std::collections::VecDeque;
 
 use sha2::{Digest as _, Sha256};
 
@@ -37,8 +39,11 @@ impl Leaves {
     /// place of an object, it is the outer pointer; an empty one means the whole request.
     pub fn diff(&self, other: &Self) -> Vec<String> {
         let (ours, theirs) = (self.counted(), other.counted());
-        let apart = ours.symmetric_difference(&theirs);
-        let pointers: BTreeSet<&str> = apart.map(|((pointer, _), _)| pointer.as_str()).collect();
+        let (of_ours, of_theirs) = (ours.iter(), theirs.iter());
+        let gone = of_ours.filter(|leaf| theirs.binary_search(leaf).is_err());
+        let new = of_theirs.filter(|leaf| ours.binary_search(leaf).is_err());
+        let apart = gone.chain(new);
+        let pointers: SortedSet<&str> = apart.map(|((pointer, _), _)| pointer.as_str()).collect();
         let enclosed = |pointer: &str| {
             let mut ends = pointer.rmatch_indices('/').map(|(end, _)| end);
             ends.any(|end| {
@@ -93,8 +98,8 @@ impl Leaves {
     }
 
     /// The leaves, each with how many equal ones come before it: a header and a member of the body
-    /// may have one pointer and one value.
-    fn counted(&self) -> BTreeSet<(&(String, String), usize)> {
+    /// may have one pointer and one value. They are in order, as the leaves are.
+    fn counted(&self) -> Vec<(&(String, String), usize)> {
         let mut before = (None, 0_usize);
         let count = |leaf| {
             let repeats = if before.0 == Some(leaf) {

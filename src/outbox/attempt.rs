@@ -3,13 +3,23 @@
 use crate::app::App;
 use crate::gemini::exchange::Exchange;
 use crate::idempotency::record::{Generation, Surface};
-use crate::outbox::budget::Budget;
+use crate::outbox::budget::Share;
+use crate::outbox::decide::Ending;
 use crate::ports::{HttpError, HttpRequest};
 use crate::publish::settings::PublisherSettings;
 use crate::publish::template::Template;
 use crate::publish::{Effect, Failure, Outcome, Parcel, Publication, Reply, Step, failure};
 use crate::store::deliveries::{Leased, remember};
 use crate::time::Timestamp;
+
+/// What a drain holds its rows by.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// The fencing token.
+    pub token: String,
+    /// When it ends.
+    pub until: Timestamp,
+}
 
 /// The text of a stored answer, without thoughts; `None` where the answer can't be read.
 pub fn output_text(surface: Surface, body: &str, now: Timestamp) -> Option<String> {
@@ -64,42 +74,62 @@ pub fn parcel(
     parcel
 }
 
-/// Steps a publication to its end, inside its lease and the budget.
+/// Steps a publication to its end, inside its lease and its share of the budget, of which one is
+/// kept for recording the outcome.
 pub async fn carry_out(
     app: &App,
     mut publication: Box<dyn Publication>,
     delivery: &Leased,
-    token: &str,
-    lease_until: Timestamp,
-    budget: &Budget,
-) -> (Outcome, Option<String>) {
+    lease: &Lease,
+    share: &Share<'_>,
+) -> (Ending, Option<String>) {
+    let over = Ending::Over;
     let mut known = delivery.progress.clone();
     let mut reply = None;
     for _ in 0..STEPS_MAX {
         let step = publication.step(reply.take(), app.now());
         let progress = publication.progress();
         if progress != known {
-            if let Some(text) = &progress {
-                budget.force(1);
-                // Where this fails the attempt goes on: a later one looks before it writes.
-                let _ = app.run(vec![remember(&delivery.id, token, text)]).await;
-            }
             known = progress;
-        }
-        match step {
-            Step::Done(outcome) => return (outcome, known),
-            Step::Do(effect) if app.now() < lease_until => {
-                budget.force(1);
-                reply = Some(perform(app, effect, lease_until).await);
-            }
-            Step::Do(_) => {
-                let late = Failure::new(failure::TIMED_OUT, "the attempt outlived its lease");
-                return (Outcome::Ambiguous(late), known);
+            // Recorded before the next step; the outcome of the last one is recorded with it.
+            if let (Some(text), Step::Do(_)) = (&known, &step)
+                && share.spend(1)
+            {
+                // Where this fails the attempt goes on: a later one looks before it writes.
+                let _ = app
+                    .run(vec![remember(&delivery.id, &lease.token, text)])
+                    .await;
             }
         }
+        let effect = match step {
+            Step::Done(outcome) => return (over(outcome), known),
+            Step::Do(effect) => effect,
+        };
+        if app.now() >= lease.until {
+            let late = Failure::new(failure::TIMED_OUT, "the attempt outlived its lease");
+            return (over(Outcome::Ambiguous(late)), known);
+        }
+        if !share.spend(1) {
+            return (Ending::BrokenOff, known);
+        }
+        reply = Some(perform(app, effect, lease.until).await);
     }
     let endless = Failure::new(failure::UNEXPECTED_REPLY, "the attempt took too many steps");
-    (Outcome::Ambiguous(endless), known)
+    (over(Outcome::Ambiguous(endless)), known)
+}
+
+/// What an attempt at this publisher spends in the ordinary case, recording its outcome included.
+pub fn usual_cost(settings: &PublisherSettings) -> u32 {
+    match settings.kind() {
+        // A put, and a look where something is there already.
+        "r2" => 3,
+        // A put, and a look at what is in its way.
+        "github" => 4,
+        // A look, a draft, its id remembered, the publication.
+        "wordpress" | "ghost" => 6,
+        // A single call.
+        _ => 2,
+    }
 }
 
 /// Carries one effect out.
@@ -164,6 +194,8 @@ async fn send(app: &App, mut request: HttpRequest, lease_until: Timestamp) -> Re
     }
 }
 
+/// The code of an attempt whose drain never came back.
+pub const INTERRUPTED: &str = "interrupted";
 /// No publisher needs more steps for one attempt.
 const STEPS_MAX: u32 = 20;
 /// How much of a destination's answer is read.

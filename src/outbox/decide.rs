@@ -32,25 +32,53 @@ pub enum Tally {
     Dead,
     /// Nobody can tell, and a person decides.
     OutcomeUnknown,
+    /// It was broken off for want of budget: it goes on with the next drain, and counts for nothing.
+    BrokenOff,
+}
+
+/// How an attempt came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself.
+    Over(Outcome),
+    /// For want of budget, between two steps.
+    BrokenOff,
+}
+
+impl Tally {
+    /// The word in logs and data points.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Retried => "retried",
+            Self::Dead => "dead",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::BrokenOff => "broken_off",
+        }
+    }
 }
 
 /// Decides what becomes of a delivery.
 pub fn decide(
     delivery: &Leased,
-    outcome: &Outcome,
+    ending: &Ending,
     class: IdempotencyClass,
     policy: Ambiguous,
     attempt: &Attempt,
 ) -> (Tally, Finish) {
+    let outcome = match ending {
+        Ending::Over(outcome) => outcome,
+        Ending::BrokenOff => return broken_off(delivery, attempt),
+    };
     let base = Finish {
         status: "pending",
         next_attempt_at: attempt.ended_at,
-        counts: true,
+        attempts: delivery.attempts.saturating_add(1),
         maybe_sent: delivery.maybe_sent,
         progress: attempt.progress.clone(),
         reference: None,
         error: None,
-        attempt: log_entry(outcome, attempt),
+        attempt: Some(log_entry(outcome, attempt)),
     };
     match outcome {
         Outcome::Published { reference, .. } => (
@@ -75,7 +103,7 @@ pub fn decide(
                 maybe_sent: true,
                 ..base
             };
-            if waits_for_a_person(class, policy) {
+            if class == IdempotencyClass::None && policy == Ambiguous::AtMostOnce {
                 let error = Some(words(failure));
                 return (
                     Tally::OutcomeUnknown,
@@ -91,15 +119,24 @@ pub fn decide(
     }
 }
 
-/// Whether a delivery that may have arrived is not sent again without a person.
-pub fn waits_for_a_person(class: IdempotencyClass, policy: Ambiguous) -> bool {
-    class == IdempotencyClass::None && policy == Ambiguous::AtMostOnce
+/// Steps were taken that a later attempt must look for, and none is known to have failed.
+fn broken_off(delivery: &Leased, attempt: &Attempt) -> (Tally, Finish) {
+    let finish = Finish {
+        status: "pending",
+        next_attempt_at: attempt.ended_at.plus(GO_ON_AFTER),
+        attempts: delivery.attempts,
+        maybe_sent: true,
+        progress: attempt.progress.clone(),
+        reference: None,
+        error: None,
+        attempt: None,
+    };
+    (Tally::BrokenOff, finish)
 }
 
 fn again(delivery: &Leased, failure: &Failure, attempt: &Attempt, base: Finish) -> (Tally, Finish) {
-    let attempts = delivery.attempts.saturating_add(1);
     let at = next_attempt_at(
-        attempts,
+        base.attempts,
         delivery.due_since,
         attempt.ended_at,
         attempt.random,
@@ -155,4 +192,91 @@ fn log_entry(outcome: &Outcome, attempt: &Attempt) -> String {
         "excerpt": failure.and_then(|failure| failure.excerpt.clone()),
     })
     .to_string()
+}
+
+/// An attempt that was broken off goes on with another drain, not with this one.
+const GO_ON_AFTER: Span = Span::from_seconds(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(attempts: u32) -> Leased {
+        Leased {
+            id: "dlv_1".to_owned(),
+            generation_id: "gen_1".to_owned(),
+            account: "acme".to_owned(),
+            site: "blog".to_owned(),
+            pipeline: "daily".to_owned(),
+            publisher: "hook".to_owned(),
+            target: "x".to_owned(),
+            maybe_sent: false,
+            interrupted: false,
+            attempts,
+            progress: None,
+            created_at: Timestamp::default(),
+            due_since: Timestamp::default(),
+        }
+    }
+
+    fn decided(attempts: u32, ending: &Ending, class: IdempotencyClass) -> (Tally, Finish) {
+        let attempt = Attempt {
+            started_at: Timestamp::from_millis(1_000),
+            ended_at: Timestamp::from_millis(1_250),
+            progress: Some("post 7".to_owned()),
+            random: 0,
+        };
+        decide(
+            &delivery(attempts),
+            ending,
+            class,
+            Ambiguous::AtMostOnce,
+            &attempt,
+        )
+    }
+
+    fn failed(outcome: fn(Failure) -> Outcome) -> Ending {
+        Ending::Over(outcome(Failure::new("timed_out", "too late")))
+    }
+
+    #[test]
+    fn an_ambiguous_attempt_is_marked_and_only_a_destination_that_cannot_be_asked_waits_for_a_person()
+     {
+        let ambiguous = failed(Outcome::Ambiguous);
+        let (tally, finish) = decided(0, &ambiguous, IdempotencyClass::Probe);
+        assert_eq!((tally, finish.status), (Tally::Retried, "pending"));
+        assert!(finish.maybe_sent);
+        let (tally, finish) = decided(0, &ambiguous, IdempotencyClass::None);
+        assert_eq!(
+            (tally, finish.status),
+            (Tally::OutcomeUnknown, "outcome_unknown")
+        );
+        assert_eq!(finish.error.as_deref(), Some("timed_out: too late"));
+    }
+
+    #[test]
+    fn the_tenth_failure_is_the_last() {
+        let transient = failed(Outcome::Transient);
+        assert_eq!(
+            decided(8, &transient, IdempotencyClass::None).0,
+            Tally::Retried
+        );
+        let (tally, finish) = decided(9, &transient, IdempotencyClass::None);
+        assert_eq!(
+            (tally, finish.status, finish.attempts),
+            (Tally::Dead, "dead", 10)
+        );
+        assert!(!finish.maybe_sent);
+    }
+
+    #[test]
+    fn what_was_broken_off_counts_for_nothing_and_is_looked_for() {
+        let (tally, finish) = decided(9, &Ending::BrokenOff, IdempotencyClass::None);
+        assert_eq!(
+            (tally, finish.status, finish.attempts),
+            (Tally::BrokenOff, "pending", 9)
+        );
+        assert!(finish.maybe_sent && finish.attempt.is_none());
+        assert_eq!(finish.progress.as_deref(), Some("post 7"));
+    }
 }

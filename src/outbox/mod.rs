@@ -3,6 +3,8 @@
 pub mod attempt;
 pub mod backoff;
 pub mod budget;
+pub mod circuit;
 pub mod decide;
+mod deliver;
 pub mod drain;
 pub mod retry_after;

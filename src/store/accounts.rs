@@ -1,12 +1,13 @@
 //! Accounts and API keys. A key's text is never stored, only its SHA-256.
 
+use crate::json_form::json_form;
 use crate::ports::{DbError, Statement};
 use crate::store::row::Row;
 use crate::store::{optional, statement, text};
 use crate::time::Timestamp;
 
 /// What an API key gives access to.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The key's id.
     pub key_id: String,
@@ -21,6 +22,15 @@ pub struct Access {
     /// Defaults for site, pipeline and destinations, as JSON.
     pub defaults: String,
 }
+
+json_form!(Access {
+    key_id,
+    hash,
+    account,
+    daily_credits,
+    timezone,
+    defaults,
+});
 
 /// An account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +91,14 @@ pub fn find(account: &str) -> Statement {
     statement(
         "SELECT * FROM accounts WHERE account = ?1",
         vec![text(account)],
+    )
+}
+
+/// What an account has spent and reserved on a day.
+pub fn credit_day(account: &str, day: &str) -> Statement {
+    statement(
+        "SELECT spent, reserved FROM credit_days WHERE account = ?1 AND day = ?2",
+        vec![text(account), text(day)],
     )
 }
 

@@ -1,8 +1,9 @@
 //! The arbiter: one atomic claim of a key, in one round trip.
 //!
 //! The batch inserts the generation only where the lifecycle table says "fresh" and the account's
-//! credits suffice, points the key at it, stores the request's body and the deliveries it will
-//! owe, and reads who holds the key now. It is the same decision as
+//! credits suffice, stores the request's body and the deliveries it will owe, and reads who holds
+//! the key now. Slots of one key stand side by side: a later slot's generation does not make the
+//! key forget an earlier one's. It is the same decision as
 //! [`verdict`](crate::idempotency::state::verdict), made where nobody can step in between.
 
 use crate::idempotency::record::{Generation, Job};
@@ -61,7 +62,7 @@ pub struct Claimed {
 
 /// The statements of a claim.
 pub fn batch(claim: &Claim) -> Vec<Statement> {
-    let mut batch = vec![insert(claim), point(&claim.job)];
+    let mut batch = vec![insert(claim)];
     batch.extend(body_parts(
         &claim.job.generation_id,
         &claim.job.token,
@@ -73,7 +74,7 @@ pub fn batch(claim: &Claim) -> Vec<Statement> {
             .iter()
             .map(|destination| owe(&claim.job, destination)),
     );
-    batch.push(holder(&claim.job.claim_key));
+    batch.push(holder(claim));
     batch.push(credits(&claim.job.account, &claim.credit_day));
     batch
 }
@@ -137,10 +138,6 @@ fn insert(claim: &Claim) -> Statement {
     )
 }
 
-fn point(job: &Job) -> Statement {
-    statement(POINT, vec![text(&job.generation_id), text(&job.token)])
-}
-
 /// The statements that keep a request's body, in parts below D1's row limit.
 pub fn body_parts(id: &str, token: &str, body: &str) -> Vec<Statement> {
     parts(body, D1_TEXT_MAX_BYTES)
@@ -191,9 +188,17 @@ pub fn owe_more(
         .collect()
 }
 
-/// Reads who holds a key.
-pub fn holder(claim_key: &str) -> Statement {
-    statement(HOLDER, vec![text(claim_key)])
+/// Reads who holds the key now: the claim's own generation, else the one that refused it.
+fn holder(claim: &Claim) -> Statement {
+    statement(
+        HOLDER,
+        vec![
+            text(&claim.job.generation_id),
+            text(&claim.job.claim_key),
+            integer(claim.job.anchor_at.millis()),
+            integer(claim.latest_anchor.millis()),
+        ],
+    )
 }
 
 fn credits(account: &str, day: &str) -> Statement {
@@ -208,21 +213,16 @@ const INSERT: &str = "INSERT INTO generations (id, account, site, pipeline, topi
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
   ?21, ?21, ?22, ?23, ?25, ?12 = 'queued' \
 WHERE NOT EXISTS (SELECT 1 FROM generations WHERE id = ?1) \
-  AND NOT EXISTS (SELECT 1 FROM claims c JOIN generations g ON g.id = c.generation_id \
-    WHERE c.claim_key = ?8 AND (g.state IN ('queued', 'running', 'unknown', 'held') \
-      OR (g.state = 'generated' AND ((?15 < c.expires_at AND c.anchor_at <= ?24) \
-        OR EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-          AND d.status IN ('waiting', 'pending', 'outcome_unknown')))))) \
+  AND NOT EXISTS (SELECT 1 FROM generations WHERE claim_key = ?8 \
+    AND state IN ('queued', 'running', 'unknown', 'held')) \
+  AND NOT EXISTS (SELECT 1 FROM generations WHERE claim_key = ?8 AND state = 'generated' \
+    AND expires_at > ?15 AND anchor_at <= ?24) \
+  AND NOT EXISTS (SELECT 1 FROM generations WHERE claim_key = ?8 AND state = 'generated' \
+    AND purge_at IS NULL) \
   AND NOT EXISTS (SELECT 1 FROM accounts a \
     LEFT JOIN credit_days cd ON cd.account = a.account AND cd.day = ?22 \
     WHERE a.account = ?2 AND a.daily_credits IS NOT NULL \
       AND COALESCE(cd.spent, 0) + COALESCE(cd.reserved, 0) + ?23 > a.daily_credits)";
-
-const POINT: &str = "INSERT INTO claims (claim_key, generation_id, anchor_at, expires_at) \
-SELECT claim_key, id, anchor_at, expires_at FROM generations \
-WHERE id = ?1 AND token = ?2 AND state IN ('queued', 'running') \
-ON CONFLICT (claim_key) DO UPDATE SET generation_id = excluded.generation_id, \
-  anchor_at = excluded.anchor_at, expires_at = excluded.expires_at";
 
 const KEEP_BODY: &str = "INSERT INTO request_bodies (generation_id, part, body) \
 SELECT ?1, ?3, ?4 FROM generations \
@@ -237,14 +237,19 @@ WHERE id = ?2 AND state IN ('queued', 'running', 'unknown', 'held', 'generated')
 ON CONFLICT (id) DO NOTHING";
 
 const HOLDER: &str = "SELECT g.*, \
-  EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-    AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
   (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
     WHERE d.generation_id = g.id) AS destinations, \
   CASE WHEN g.output_where = 'd1' AND g.output_parts = 1 THEN \
     (SELECT o.body FROM outputs o WHERE o.output_id = g.output_id AND o.part = 0) \
   END AS stored_body \
-FROM claims c JOIN generations g ON g.id = c.generation_id WHERE c.claim_key = ?1";
+FROM generations g WHERE g.id = COALESCE( \
+  (SELECT id FROM generations WHERE id = ?1), \
+  (SELECT id FROM generations WHERE claim_key = ?2 \
+    AND state IN ('queued', 'running', 'unknown', 'held')), \
+  (SELECT id FROM generations WHERE claim_key = ?2 AND state = 'generated' \
+    AND expires_at > ?3 AND anchor_at <= ?4 ORDER BY expires_at DESC LIMIT 1), \
+  (SELECT id FROM generations WHERE claim_key = ?2 AND state = 'generated' \
+    AND purge_at IS NULL ORDER BY created_at DESC LIMIT 1))";
 
 const CREDITS: &str = "SELECT a.daily_credits, COALESCE(cd.spent, 0) AS spent, \
   COALESCE(cd.reserved, 0) AS reserved FROM accounts a \

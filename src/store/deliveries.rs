@@ -1,11 +1,12 @@
 //! The outbox: leasing due deliveries, finishing attempts, and what people do to them.
 
-use crate::ports::{DbError, Statement};
+use crate::idempotency::record::Generation;
+use crate::ports::{DbError, SqlValue, Statement};
 use crate::store::row::Row;
 use crate::store::{count, integer, optional, statement, text};
 use crate::time::Timestamp;
 
-/// A delivery that this drain holds.
+/// A delivery that a drain is about to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the columns are described in the migration")]
 pub struct Leased {
@@ -17,122 +18,147 @@ pub struct Leased {
     pub publisher: String,
     pub target: String,
     pub maybe_sent: bool,
-    /// An attempt was begun and never ended, so nobody has decided what follows from it.
-    pub abandoned: bool,
+    /// A drain leased it and never came back: what it was sending may have arrived.
+    pub interrupted: bool,
     pub attempts: u32,
     pub progress: Option<String>,
     pub created_at: Timestamp,
     pub due_since: Timestamp,
 }
 
-impl Leased {
-    /// Reads a row that a lease returned.
+/// A due delivery with what it delivers, as [`candidates`] found it, leased by nobody.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The delivery.
+    pub delivery: Leased,
+    /// The generation; an error where its row is gone or can't be read.
+    pub generation: Result<Generation, DbError>,
+    /// The stored answer, where that is one small row.
+    pub body: Option<String>,
+}
+
+impl Candidate {
+    /// Reads a row of [`candidates`] or [`candidates_of`].
     pub fn read(row: Row<'_>) -> Result<Self, DbError> {
+        let interrupted = row.optional_text("d_lease_token")?.is_some();
+        let delivery = Leased {
+            id: row.text("d_id")?,
+            generation_id: row.text("d_generation_id")?,
+            account: row.text("d_account")?,
+            site: row.text("d_site")?,
+            pipeline: row.text("d_pipeline")?,
+            publisher: row.text("d_publisher")?,
+            target: row.text("d_target")?,
+            maybe_sent: interrupted || row.flag("d_maybe_sent")?,
+            interrupted,
+            attempts: u32::try_from(row.integer("d_attempts")?).unwrap_or(u32::MAX),
+            progress: row.optional_text("d_progress")?,
+            created_at: row.time("d_created_at")?,
+            due_since: row.time("d_due_since")?,
+        };
         Ok(Self {
-            id: row.text("id")?,
-            generation_id: row.text("generation_id")?,
-            account: row.text("account")?,
-            site: row.text("site")?,
-            pipeline: row.text("pipeline")?,
-            publisher: row.text("publisher")?,
-            target: row.text("target")?,
-            maybe_sent: row.flag("maybe_sent")?,
-            abandoned: row.integer("maybe_sent")? == ABANDONED,
-            attempts: u32::try_from(row.integer("attempts")?).unwrap_or(u32::MAX),
-            progress: row.optional_text("progress")?,
-            created_at: row.time("created_at")?,
-            due_since: row.time("due_since")?,
+            delivery,
+            generation: Generation::read(row),
+            body: row.optional_text("stored_body")?,
         })
     }
 }
 
-/// Which lanes (publisher, account) have something pending, and since when it is due: at most
-/// `limit` of them behind the kept cursor, then at most `limit` from the start, one index seek a
-/// lane, so that the cost does not depend on how much is owed.
-pub fn lanes(limit: usize) -> Vec<Statement> {
-    vec![
-        statement(LANES_BEHIND_CURSOR, vec![count(limit)]),
-        statement(LANES_FROM_START, vec![count(limit)]),
-    ]
+/// One lane: what one account owes at one publisher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The publisher.
+    pub publisher: String,
+    /// The account.
+    pub account: String,
+    /// Since when its oldest pending delivery is due, or when it will be.
+    pub due_at: Timestamp,
 }
 
-/// Leases at most `limit` due deliveries of a lane, oldest first. While leased, a row's
-/// `next_attempt_at` is the end of its lease, so that the due index itself hides it.
-pub fn lease(
-    lane: (&str, &str),
-    limit: usize,
-    token: &str,
-    lease_until: Timestamp,
-    now: Timestamp,
-) -> Statement {
+/// The lanes that owe something, at most `limit`, from the one behind the kept cursor on and around.
+/// Each costs a few index seeks, however much it owes. Each row tells its publisher's circuit too.
+pub fn lanes(limit: usize) -> Statement {
+    statement(LANES, vec![count(limit)])
+}
+
+/// Reads a row of [`lanes`].
+pub fn read_lane(row: Row<'_>) -> Result<Lane, DbError> {
+    Ok(Lane {
+        publisher: row.text("publisher")?,
+        account: row.text("account")?,
+        due_at: row.time("due_at")?,
+    })
+}
+
+/// The failures in a row of a publisher and until when it is left alone, where it failed of late:
+/// of a row of [`lanes`] or [`candidates_of`].
+pub fn read_circuit(row: Row<'_>) -> Result<Option<(i64, Timestamp)>, DbError> {
+    let failures = row.optional_integer("failures")?;
+    Ok(failures.zip(row.optional_time("open_until")?))
+}
+
+/// What is due at `now` in at most [`SLOTS`] lanes, each with how many rows it may give: the oldest
+/// first, with their generations and small outputs. Nothing is leased by it.
+pub fn candidates(lanes: &[(&Lane, usize)], now: Timestamp) -> Statement {
+    let slots: Vec<serde_json::Value> = lanes
+        .iter()
+        .map(|(lane, quota)| serde_json::json!([lane.publisher, lane.account, quota]))
+        .collect();
+    let slots = serde_json::Value::Array(slots).to_string();
+    statement(CANDIDATES, vec![text(slots), integer(now.millis())])
+}
+
+/// What one generation owes and is due, except where the publisher is left alone.
+pub fn candidates_of(generation_id: &str, now: Timestamp) -> Statement {
     statement(
-        LEASE,
-        vec![
-            text(lane.0),
-            text(lane.1),
-            integer(now.millis()),
-            count(limit),
-            text(token),
-            integer(lease_until.millis()),
-        ],
+        CANDIDATES_OF,
+        vec![text(generation_id), integer(now.millis())],
     )
 }
 
-/// Leases the due deliveries of one generation: the drain right after its commit.
-pub fn lease_generation(
-    generation_id: &str,
-    token: &str,
-    lease_until: Timestamp,
-    now: Timestamp,
-) -> Statement {
-    statement(
-        LEASE_GENERATION,
-        vec![
-            text(generation_id),
-            integer(now.millis()),
-            text(token),
-            integer(lease_until.millis()),
-        ],
-    )
+/// Leases at most [`LEASED_AT_ONCE`] due deliveries by id; those that another drain took in the
+/// meantime stay its own. Running it again under the same token leases the same rows.
+pub fn lease(ids: &[&str], token: &str, lease_until: Timestamp, now: Timestamp) -> Statement {
+    let mut params = id_params(ids);
+    params.extend([
+        text(token),
+        integer(lease_until.millis()),
+        integer(now.millis()),
+    ]);
+    statement(LEASE, params)
 }
 
-/// The generations of leased deliveries, each with its stored answer where that is one row.
-pub fn load(ids: &str) -> Statement {
-    statement(LOAD, vec![text(ids)])
+/// Which of at most [`LEASED_AT_ONCE`] deliveries are leased under `token`.
+pub fn held(ids: &[&str], token: &str) -> Statement {
+    let mut params = id_params(ids);
+    params.push(text(token));
+    statement(HELD, params)
 }
 
-/// Publishers that are left alone, or were until a while ago.
-pub fn circuits() -> Statement {
-    statement(
-        "SELECT publisher, failures, open_until FROM circuits LIMIT 100",
-        Vec::new(),
-    )
+fn id_params(ids: &[&str]) -> Vec<SqlValue> {
+    let mut params: Vec<SqlValue> = ids.iter().map(|id| text(*id)).collect();
+    params.resize(LEASED_AT_ONCE, SqlValue::Null);
+    params
 }
 
-/// Leaves a publisher alone until `open_until`, after so many failures in a row.
-pub fn open_circuit(publisher: &str, failures: i64, open_until: Timestamp) -> Statement {
+/// Records how publishers fared: `[publisher, failures in a row, left alone until]` each.
+pub fn keep_circuits(changed: &[(String, i64, Timestamp)]) -> Statement {
+    let list: Vec<serde_json::Value> = changed
+        .iter()
+        .map(|(name, failures, until)| serde_json::json!([name, failures, until.millis()]))
+        .collect();
     statement(
-        "INSERT INTO circuits (publisher, failures, open_until) VALUES (?1, ?2, ?3) \
-         ON CONFLICT (publisher) DO UPDATE SET failures = excluded.failures, \
+        "INSERT INTO circuits (publisher, failures, open_until) \
+         SELECT value ->> '$[0]', value ->> '$[1]', value ->> '$[2]' FROM json_each(?1) \
+         WHERE true ON CONFLICT (publisher) DO UPDATE SET failures = excluded.failures, \
            open_until = excluded.open_until",
-        vec![
-            text(publisher),
-            integer(failures),
-            integer(open_until.millis()),
-        ],
+        vec![text(serde_json::Value::Array(list).to_string())],
     )
 }
 
-/// A publisher works again.
-pub fn close_circuit(publisher: &str) -> Statement {
-    statement(
-        "DELETE FROM circuits WHERE publisher = ?1",
-        vec![text(publisher)],
-    )
-}
-
-/// Where the next drain starts among the lanes.
-pub fn keep_cursor(cursor: &str) -> Statement {
+/// Behind which lane the next drain starts.
+pub fn keep_cursor(lane: &Lane) -> Statement {
+    let cursor = serde_json::json!([lane.publisher, lane.account]).to_string();
     statement(
         "INSERT INTO meta (name, value) VALUES ('drain_cursor', ?1) \
          ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -147,8 +173,8 @@ pub struct Finish {
     pub status: &'static str,
     /// When to try again.
     pub next_attempt_at: Timestamp,
-    /// Whether the attempt counts.
-    pub counts: bool,
+    /// Attempts so far, this one included where it counts.
+    pub attempts: u32,
     /// Whether it may have taken effect.
     pub maybe_sent: bool,
     /// What a later attempt should know.
@@ -157,11 +183,12 @@ pub struct Finish {
     pub reference: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
-    /// The attempt as JSON, for the log.
-    pub attempt: String,
+    /// The attempt as JSON, for the log; `None` where there was none.
+    pub attempt: Option<String>,
 }
 
-/// Ends an attempt under its lease's token; a drain that lost its lease changes nothing.
+/// Ends an attempt under its lease's token, and changes exactly that row; a drain that lost its
+/// lease changes nothing. Running it again, after a lost reply, changes the same row to the same.
 pub fn finish(id: &str, token: &str, finish: &Finish, now: Timestamp) -> Statement {
     statement(
         FINISH,
@@ -170,12 +197,12 @@ pub fn finish(id: &str, token: &str, finish: &Finish, now: Timestamp) -> Stateme
             text(token),
             text(finish.status),
             integer(finish.next_attempt_at.millis()),
-            integer(finish.counts),
+            integer(finish.attempts),
             integer(finish.maybe_sent),
             optional(finish.progress.as_deref()),
             optional(finish.reference.as_deref()),
             optional(finish.error.as_deref()),
-            text(&finish.attempt),
+            optional(finish.attempt.as_deref()),
             integer(now.millis()),
         ],
     )
@@ -190,13 +217,13 @@ pub fn remember(id: &str, token: &str, progress: &str) -> Statement {
     )
 }
 
-/// Gives a lease back unspent: the row is due at `at`, no attempt is counted.
-pub fn give_back(ids: &str, token: &str, at: Timestamp) -> Statement {
+/// Gives leases back unspent: the rows are as due as they were, no attempt is counted.
+pub fn give_back(ids: &str, token: &str) -> Statement {
     statement(
-        "UPDATE deliveries SET lease_token = NULL, next_attempt_at = ?3 \
+        "UPDATE deliveries SET lease_token = NULL, lease_until = 0 \
          WHERE id IN (SELECT value FROM json_each(?1)) AND lease_token = ?2 \
            AND status = 'pending'",
-        vec![text(ids), text(token), integer(at.millis())],
+        vec![text(ids), text(token)],
     )
 }
 
@@ -253,6 +280,9 @@ pub fn list(query: &DeliveryQuery<'_>) -> Statement {
     let sql = match (query.account, query.status) {
         (Some(_), Some(_)) => LIST_BY_STATUS,
         (Some(_), None) => LIST_BY_ACCOUNT,
+        (None, Some("dead" | "outcome_unknown")) => LIST_UNWELL,
+        (None, Some("pending")) => LIST_PENDING,
+        (None, Some("cancelled")) => LIST_CANCELLED,
         (None, _) => LIST_ALL,
     };
     statement(sql, params)
@@ -273,78 +303,147 @@ pub struct DeliveryQuery<'a> {
     pub limit: usize,
 }
 
-/// A loose index scan: from one (publisher, account) to the next by seeking.
-macro_rules! lanes_sql {
-    ($first:literal) => {
+// A loose index scan over the due index: from one lane to the next by seeking. It starts behind the
+// cursor, goes on at the first lane after the last, and ends where it started. Row values would
+// read all that a lane owes, since only their first column is sought.
+const LANES: &str = "WITH RECURSIVE cursor (p, a) AS ( \
+  SELECT * FROM (SELECT value ->> '$[0]', value ->> '$[1]' FROM meta WHERE name = 'drain_cursor' \
+    UNION ALL SELECT '', '') LIMIT 1), \
+lane (publisher, account, due_at, around, n, p, a) AS ( \
+  SELECT p, a, 0, p = '', 0, p, a FROM cursor \
+  UNION ALL \
+  SELECT d.publisher, d.account, d.next_attempt_at, \
+    lane.around OR (d.publisher, d.account) <= (lane.publisher, lane.account), \
+    lane.n + 1, lane.p, lane.a \
+  FROM lane JOIN deliveries d ON d.rowid = COALESCE( \
+    (SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due WHERE e.status = 'pending' \
+       AND e.publisher = lane.publisher AND e.account > lane.account \
+     ORDER BY e.account, e.next_attempt_at LIMIT 1), \
+    (SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due WHERE e.status = 'pending' \
+       AND e.publisher > lane.publisher \
+     ORDER BY e.publisher, e.account, e.next_attempt_at LIMIT 1), \
+    CASE WHEN NOT lane.around THEN \
+      (SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due WHERE e.status = 'pending' \
+       ORDER BY e.publisher, e.account, e.next_attempt_at LIMIT 1) END) \
+  WHERE lane.n < ?1 AND (lane.p = '' \
+    OR NOT (lane.around OR (d.publisher, d.account) <= (lane.publisher, lane.account)) \
+    OR (d.publisher, d.account) <= (lane.p, lane.a))) \
+SELECT lane.publisher, lane.account, lane.due_at, c.failures, c.open_until \
+FROM lane LEFT JOIN circuits c ON c.publisher = lane.publisher WHERE lane.n > 0";
+
+/// What a drain wants to know of a due delivery. A generation that is gone hides none of them.
+macro_rules! candidate_sql {
+    ($more:literal, $from:literal, $where:literal) => {
         concat!(
-            "WITH RECURSIVE lane (publisher, account, n) AS ( \
-               SELECT * FROM (SELECT publisher, account, 1 FROM deliveries INDEXED BY deliveries_due \
-                 WHERE status = 'pending' AND ",
-            $first,
-            " ORDER BY publisher, account LIMIT 1) \
-               UNION ALL \
-               SELECT d.publisher, d.account, lane.n + 1 FROM lane JOIN deliveries d ON d.rowid = ( \
-                 SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due \
-                 WHERE e.status = 'pending' \
-                   AND (e.publisher, e.account) > (lane.publisher, lane.account) \
-                 ORDER BY e.publisher, e.account LIMIT 1) \
-               WHERE lane.n < ?1) \
-             SELECT publisher, account, (SELECT d.next_attempt_at FROM deliveries d \
-                 INDEXED BY deliveries_due WHERE d.status = 'pending' \
-                   AND d.publisher = lane.publisher AND d.account = lane.account \
-                 ORDER BY d.next_attempt_at LIMIT 1) AS due_at FROM lane"
+            "SELECT d.id AS d_id, d.generation_id AS d_generation_id, d.account AS d_account, \
+               d.site AS d_site, d.pipeline AS d_pipeline, d.publisher AS d_publisher, \
+               d.target AS d_target, d.lease_token AS d_lease_token, \
+               d.maybe_sent AS d_maybe_sent, d.attempts AS d_attempts, d.progress AS d_progress, \
+               d.created_at AS d_created_at, d.due_since AS d_due_since, ",
+            $more,
+            "g.*, '[]' AS destinations, \
+             CASE WHEN g.output_where = 'd1' AND g.output_parts = 1 AND length(o.body) <= 65536 \
+               THEN o.body END AS stored_body \
+             FROM deliveries d ",
+            $from,
+            " LEFT JOIN generations g ON g.id = d.generation_id \
+             LEFT JOIN outputs o ON o.output_id = g.output_id AND o.part = 0 \
+             WHERE d.status = 'pending' AND d.next_attempt_at <= ?2 AND d.lease_until <= ?2 AND ",
+            $where
         )
     };
 }
 
-const LANES_FROM_START: &str = lanes_sql!("publisher >= ''");
+/// One lane of [`candidates`].
+macro_rules! slot_sql {
+    ($publisher:literal, $account:literal, $quota:literal) => {
+        concat!(
+            "SELECT * FROM (",
+            candidate_sql!("", "INDEXED BY deliveries_due", "d.publisher = "),
+            "json_extract(?1, '",
+            $publisher,
+            "') AND d.account = json_extract(?1, '",
+            $account,
+            "') ORDER BY d.next_attempt_at LIMIT COALESCE(json_extract(?1, '",
+            $quota,
+            "'), 0))"
+        )
+    };
+}
 
-const LANES_BEHIND_CURSOR: &str = lanes_sql!(
-    "(publisher, account) > (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') \
-       FROM meta WHERE name = 'drain_cursor')"
+/// Lanes that one statement of [`candidates`] looks into: D1 takes no more terms in a `UNION`.
+pub const SLOTS: usize = 5;
+
+const CANDIDATES: &str = concat!(
+    slot_sql!("$[0][0]", "$[0][1]", "$[0][2]"),
+    " UNION ALL ",
+    slot_sql!("$[1][0]", "$[1][1]", "$[1][2]"),
+    " UNION ALL ",
+    slot_sql!("$[2][0]", "$[2][1]", "$[2][2]"),
+    " UNION ALL ",
+    slot_sql!("$[3][0]", "$[3][1]", "$[3][2]"),
+    " UNION ALL ",
+    slot_sql!("$[4][0]", "$[4][1]", "$[4][2]"),
 );
 
-const LOAD: &str = "SELECT g.*, 0 AS owed, '[]' AS destinations, \
-  CASE WHEN g.output_where = 'd1' AND g.output_parts = 1 THEN \
-    (SELECT o.body FROM outputs o WHERE o.output_id = g.output_id AND o.part = 0) \
-  END AS stored_body \
-FROM generations g WHERE g.id IN (SELECT value FROM json_each(?1))";
+const CANDIDATES_OF: &str = candidate_sql!(
+    "c.failures, c.open_until, ",
+    "INDEXED BY deliveries_by_generation LEFT JOIN circuits c ON c.publisher = d.publisher",
+    "d.generation_id = ?1"
+);
 
-/// `maybe_sent` of a row whose attempt was begun and never ended.
-const ABANDONED: i64 = 2;
+/// Rows that one statement leases. Ids in a list of parameters cost half of what a subquery costs:
+/// the update then runs in one pass.
+pub const LEASED_AT_ONCE: usize = 50;
+
+macro_rules! id_slots {
+    () => {
+        "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
+          ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, \
+          ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50)"
+    };
+}
 
 // A row that still carries a token was leased by somebody who never came back: what it was sending
 // may have arrived.
-const LEASE: &str = "UPDATE deliveries SET lease_token = ?5, next_attempt_at = ?6, \
-  maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?5 THEN 2 ELSE maybe_sent END \
-WHERE id IN (SELECT id FROM deliveries WHERE status = 'pending' AND publisher = ?1 \
-  AND account = ?2 AND next_attempt_at <= ?3 ORDER BY next_attempt_at LIMIT ?4) RETURNING *";
+const LEASE: &str = concat!(
+    "UPDATE deliveries SET lease_token = ?51, lease_until = ?52, \
+       maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?51 THEN 1 \
+         ELSE maybe_sent END \
+     WHERE id IN ",
+    id_slots!(),
+    " AND status = 'pending' AND next_attempt_at <= ?53 \
+      AND (lease_until <= ?53 OR lease_token = ?51)"
+);
 
-const LEASE_GENERATION: &str = "UPDATE deliveries SET lease_token = ?3, next_attempt_at = ?4, \
-  maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?3 THEN 2 ELSE maybe_sent END \
-WHERE generation_id = ?1 AND status = 'pending' AND next_attempt_at <= ?2 RETURNING *";
+const HELD: &str = concat!(
+    "SELECT id FROM deliveries WHERE lease_token = ?51 AND id IN ",
+    id_slots!()
+);
 
-const FINISH: &str = "UPDATE deliveries SET status = ?3, next_attempt_at = ?4, \
-  attempts = attempts + ?5, maybe_sent = ?6, progress = ?7, \
-  reference = COALESCE(?8, reference), error = ?9, lease_token = NULL, \
-  attempt_log = CASE WHEN json_array_length(attempt_log) >= 50 \
+const FINISH: &str = "UPDATE deliveries SET status = ?3, next_attempt_at = ?4, attempts = ?5, \
+  maybe_sent = ?6, progress = ?7, reference = COALESCE(?8, reference), error = ?9, \
+  lease_token = NULL, lease_until = 0, done_token = ?2, \
+  attempt_log = CASE WHEN ?10 IS NULL OR done_token IS ?2 THEN attempt_log \
+    WHEN json_array_length(attempt_log) >= 50 \
     THEN json_insert(json_remove(attempt_log, '$[0]'), '$[#]', json(?10)) \
     ELSE json_insert(attempt_log, '$[#]', json(?10)) END, \
   published_at = CASE WHEN ?3 = 'published' THEN ?11 ELSE published_at END, \
   final_at = CASE WHEN ?3 = 'pending' THEN NULL ELSE ?11 END \
-WHERE id = ?1 AND lease_token = ?2 AND status = 'pending' RETURNING status";
+WHERE id = ?1 AND ((lease_token = ?2 AND status = 'pending') \
+  OR (done_token = ?2 AND lease_token IS NULL AND status = ?3))";
 
 const REQUEUE: &str = "UPDATE deliveries SET status = 'pending', next_attempt_at = ?3, \
-  due_since = ?3, attempts = 0, lease_token = NULL, error = NULL, final_at = NULL, \
-  stale_alerted = 0, maybe_sent = MIN(maybe_sent, 1) \
+  due_since = ?3, attempts = 0, lease_token = NULL, lease_until = 0, error = NULL, \
+  final_at = NULL, stale_alerted = 0 \
 WHERE id = ?1 AND (?2 IS NULL OR account = ?2) \
   AND status IN ('dead', 'cancelled', 'outcome_unknown')";
 
 const CANCEL: &str = "UPDATE deliveries SET status = 'cancelled', lease_token = NULL, \
-  final_at = ?3 \
+  lease_until = 0, final_at = ?3 \
 WHERE id = ?1 AND (?2 IS NULL OR account = ?2) \
   AND (status IN ('dead', 'outcome_unknown') OR (status = 'pending' \
-    AND (lease_token IS NULL OR next_attempt_at <= ?3)))";
+    AND (lease_token IS NULL OR lease_until <= ?3)))";
 
 const LIST_BY_STATUS: &str = "SELECT * FROM deliveries WHERE account = ?1 AND status = ?2 \
   AND (?3 IS NULL OR publisher = ?3) AND (created_at, id) < (?4, ?5) \
@@ -354,6 +453,30 @@ const LIST_BY_ACCOUNT: &str = "SELECT * FROM deliveries WHERE account = ?1 AND ?
   AND status <> 'waiting' AND (?3 IS NULL OR publisher = ?3) AND (created_at, id) < (?4, ?5) \
 ORDER BY created_at DESC, id DESC LIMIT ?6";
 
-const LIST_ALL: &str = "SELECT * FROM deliveries WHERE ?1 IS NULL AND (?2 IS NULL OR status = ?2) \
-  AND status <> 'waiting' AND (?3 IS NULL OR publisher = ?3) AND (created_at, id) < (?4, ?5) \
-ORDER BY created_at DESC, id DESC LIMIT ?6";
+/// A page over all accounts, for administrators.
+macro_rules! list_sql {
+    ($index:literal, $status:literal) => {
+        concat!(
+            "SELECT * FROM deliveries INDEXED BY ",
+            $index,
+            " WHERE ?1 IS NULL AND ",
+            $status,
+            " AND (?3 IS NULL OR publisher = ?3) AND (created_at, id) < (?4, ?5) \
+             ORDER BY created_at DESC, id DESC LIMIT ?6"
+        )
+    };
+}
+
+const LIST_UNWELL: &str = list_sql!(
+    "deliveries_unwell",
+    "status = ?2 AND status IN ('dead', 'outcome_unknown')"
+);
+const LIST_PENDING: &str = list_sql!("deliveries_due", "?2 = 'pending' AND status = 'pending'");
+const LIST_CANCELLED: &str = list_sql!(
+    "deliveries_cancelled",
+    "?2 = 'cancelled' AND status = 'cancelled'"
+);
+const LIST_ALL: &str = list_sql!(
+    "deliveries_by_time",
+    "(?2 IS NULL OR status = ?2) AND status <> 'waiting'"
+);

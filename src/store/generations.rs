@@ -89,9 +89,7 @@ pub fn output(output_id: &str) -> Statement {
 macro_rules! list_sql {
     ($from:literal, $where:literal) => {
         concat!(
-            "SELECT g.*, EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-               AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
-               '[]' AS destinations FROM generations g ",
+            "SELECT g.*, '[]' AS destinations FROM generations g ",
             $from,
             " WHERE ",
             $where,
@@ -105,13 +103,11 @@ macro_rules! list_sql {
 }
 
 const FIND: &str = "SELECT g.*, \
-  EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-    AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
   (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
     WHERE d.generation_id = g.id) AS destinations \
 FROM generations g WHERE g.id = ?1 AND (?2 IS NULL OR g.account = ?2)";
 
-const LIST_ALL: &str = list_sql!("", "?1 IS NULL");
+const LIST_ALL: &str = list_sql!("INDEXED BY generations_by_time", "?1 IS NULL");
 const LIST_BY_ACCOUNT: &str = list_sql!("INDEXED BY generations_by_account", "g.account = ?1");
 const LIST_BY_SCOPE: &str = list_sql!(
     "INDEXED BY generations_by_scope",

@@ -1,4 +1,4 @@
-//! What the cron trigger looks after: ticks, overdue generations, stale deliveries, purge, counts.
+//! What the cron trigger looks after: ticks, overdue generations, stale deliveries, purge.
 
 use crate::limits::RETENTION;
 use crate::ports::Statement;
@@ -82,15 +82,16 @@ pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<St
     vec![
         statement(
             "INSERT INTO alerts (kind, account, site, pipeline, count, topic, opened_at, \
-               closes_at, state, next_attempt_at) \
+               newest_at, closes_at, state, next_attempt_at) \
              SELECT 'stale', account, site, pipeline, n, \
-               (SELECT topic FROM generations g WHERE g.id = newest), ?2, ?3, 'open', ?3 \
+               (SELECT topic FROM generations g WHERE g.id = newest), ?2, ?2, ?3, 'open', ?3 \
              FROM (SELECT account, site, pipeline, COUNT(*) AS n, MAX(generation_id) AS newest \
                FROM (SELECT * FROM deliveries WHERE status = 'pending' AND stale_alerted = 0 \
                  AND due_since <= ?1 ORDER BY due_since LIMIT ?4) \
                GROUP BY account, site, pipeline) WHERE true \
              ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
-               count = count + excluded.count, topic = excluded.topic",
+               count = count + excluded.count, topic = excluded.topic, \
+               newest_at = excluded.newest_at",
             vec![
                 integer(threshold.millis()),
                 integer(now.millis()),
@@ -107,7 +108,8 @@ pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<St
     ]
 }
 
-/// Generations past their retention whose output lies in R2: its object goes first.
+/// Generations past their retention, the oldest first, each with where its output lies: an object
+/// in R2 goes before its row.
 pub fn purgeable(now: Timestamp, limit: usize) -> Statement {
     statement(
         "SELECT id, output_id, output_where FROM generations \
@@ -122,7 +124,7 @@ pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
     vec![
         statement(
             "DELETE FROM generations WHERE id IN (SELECT value FROM json_each(?1)) \
-               AND purge_at <= ?2",
+               AND purge_at <= ?2 AND owed = 0",
             vec![text(ids), integer(now.millis())],
         ),
         statement(
@@ -142,85 +144,6 @@ pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
         ),
     ]
 }
-
-/// Counts of an isolate, to be added to the database once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// (day, name, count).
-    pub named: Vec<(String, &'static str, u64)>,
-    /// Replays by scope.
-    pub replays: Vec<Replays>,
-}
-
-/// Replays of one scope on one day.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the columns are described in the migration")]
-pub struct Replays {
-    pub account: String,
-    pub day: String,
-    pub site: String,
-    pub pipeline: String,
-    pub model: String,
-    pub count: u64,
-    pub saved_nano: i64,
-    pub topic: Option<String>,
-    pub original_at: Timestamp,
-}
-
-/// Adds counts, unless the batch named `token` was added before.
-pub fn flush(counts: &Counts, token: &str, now: Timestamp) -> Vec<Statement> {
-    let mut batch: Vec<Statement> = counts
-        .named
-        .iter()
-        .map(|(day, name, n)| {
-            statement(COUNT, vec![text(token), text(day), text(*name), number(*n)])
-        })
-        .collect();
-    for replay in &counts.replays {
-        batch.push(statement(
-            REPLAYS,
-            vec![
-                text(token),
-                text(&replay.account),
-                text(&replay.day),
-                text(&replay.site),
-                text(&replay.pipeline),
-                text(&replay.model),
-                number(replay.count),
-                integer(replay.saved_nano),
-            ],
-        ));
-        batch.push(duplicate_alert(replay, token, now));
-    }
-    batch.push(statement(
-        "INSERT INTO flushes (token, at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-        vec![text(token), integer(now.millis())],
-    ));
-    batch
-}
-
-fn duplicate_alert(replay: &Replays, token: &str, now: Timestamp) -> Statement {
-    statement(
-        DUPLICATES,
-        vec![
-            text(token),
-            text(&replay.account),
-            text(&replay.site),
-            text(&replay.pipeline),
-            number(replay.count),
-            super::optional(replay.topic.as_deref()),
-            integer(replay.original_at.millis()),
-            integer(now.millis()),
-            integer(now.plus(super::alerts::BUNDLE).millis()),
-        ],
-    )
-}
-
-fn number(value: u64) -> crate::ports::SqlValue {
-    integer(i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-// A partial index is used only where the statement repeats its condition word for word.
 const UNSETTLED: &str = "SELECT id FROM ( \
   SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
     WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
@@ -238,21 +161,3 @@ const UNSETTLED: &str = "SELECT id FROM ( \
     WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
       AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
 LIMIT ?5";
-
-const COUNT: &str = "INSERT INTO counters (day, name, count) SELECT ?2, ?3, ?4 \
-WHERE NOT EXISTS (SELECT 1 FROM flushes WHERE token = ?1) \
-ON CONFLICT (day, name) DO UPDATE SET count = count + excluded.count";
-
-const REPLAYS: &str = "INSERT INTO usage_days (account, day, site, pipeline, model, replays, \
-  saved_nano) SELECT ?2, ?3, ?4, ?5, ?6, ?7, ?8 \
-WHERE NOT EXISTS (SELECT 1 FROM flushes WHERE token = ?1) \
-ON CONFLICT (account, day, site, pipeline, model) DO UPDATE SET \
-  replays = replays + excluded.replays, saved_nano = saved_nano + excluded.saved_nano";
-
-const DUPLICATES: &str = "INSERT INTO alerts (kind, account, site, pipeline, count, topic, \
-  original_at, opened_at, closes_at, state, next_attempt_at) \
-SELECT 'duplicate', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'open', ?9 \
-WHERE NOT EXISTS (SELECT 1 FROM flushes WHERE token = ?1) \
-ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
-  count = count + excluded.count, topic = COALESCE(excluded.topic, topic), \
-  original_at = excluded.original_at";

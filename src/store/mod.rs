@@ -8,12 +8,16 @@ pub mod accounts;
 pub mod alerts;
 pub mod audit;
 pub mod claims;
+pub mod counts;
 pub mod deliveries;
+pub mod digests;
 pub mod evidence;
+pub mod figures;
 pub mod generations;
 pub mod maintenance;
 pub mod row;
 pub mod settle;
+pub mod usage;
 
 use crate::ports::{Clock, Database, DbError, Random, Rows, SqlValue, Statement};
 use crate::time::Span;
@@ -54,8 +58,21 @@ pub async fn run(
     random: &dyn Random,
     batch: Vec<Statement>,
 ) -> Result<Vec<Rows>, DbError> {
+    run_counted(db, clock, random, batch, &|_| ()).await
+}
+
+/// The same, telling `spent` of the statements of every try.
+pub async fn run_counted(
+    db: &dyn Database,
+    clock: &dyn Clock,
+    random: &dyn Random,
+    batch: Vec<Statement>,
+    spent: &dyn Fn(u32),
+) -> Result<Vec<Rows>, DbError> {
+    let statements = u32::try_from(batch.len()).unwrap_or(u32::MAX);
     let mut attempt = 0_u32;
     loop {
+        spent(statements);
         let error = match db.batch(batch.clone()).await {
             Ok(rows) => return Ok(rows),
             Err(error) => error,

@@ -3,6 +3,7 @@
 
 use crate::idempotency::record::{Generation, Job, Tokens};
 use crate::idempotency::state::State;
+use crate::json_form::json_form;
 use crate::limits::RETENTION;
 use crate::ports::{DbError, Rows, Statement};
 use crate::store::row::first;
@@ -10,7 +11,7 @@ use crate::store::{count, integer, optional, statement, text};
 use crate::time::Timestamp;
 
 /// A paid-for output on its way into the database.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purchase {
     /// Names the output; made once, before the first try of the commit.
     pub output_id: String,
@@ -18,6 +19,8 @@ pub struct Purchase {
     pub held: Option<String>,
     /// The same in words.
     pub detail: Option<String>,
+    /// Whether it is held where another generation went to the same target within a day.
+    pub holds_near_duplicates: bool,
     /// The answer in parts; empty where it lies in R2.
     pub parts: Vec<String>,
     /// Whether the answer lies in R2.
@@ -39,6 +42,23 @@ pub struct Purchase {
     /// When the last byte was there.
     pub completed_at: Timestamp,
 }
+
+json_form!(Purchase {
+    output_id,
+    held,
+    detail,
+    holds_near_duplicates,
+    parts,
+    in_r2,
+    content_type,
+    headers,
+    model_version,
+    finish_reason,
+    tokens,
+    cost_nano,
+    credits,
+    completed_at,
+});
 
 impl Purchase {
     /// The state it puts the generation in.
@@ -102,6 +122,10 @@ pub fn commit(job: &Job, purchase: &Purchase) -> Vec<Statement> {
             ],
         )
     }));
+    if purchase.holds_near_duplicates && purchase.held.is_none() {
+        let (id, output) = (text(&job.generation_id), text(&purchase.output_id));
+        batch.push(statement(HOLD_NEAR, vec![id, output, text(REASON_NEAR)]));
+    }
     batch.push(statement(
         RELEASE_DELIVERIES,
         vec![
@@ -127,6 +151,19 @@ pub fn read_commit(results: &[Rows], output_id: &str) -> Result<Settled, DbError
         return Ok(Settled::Yes);
     }
     Ok(Settled::Lost(State::parse(&row.text("state")?)))
+}
+
+/// Why a committed output is held, where the commit itself found a reason.
+pub fn read_held(results: &[Rows]) -> Result<Option<String>, DbError> {
+    let Some(row) = first(results, results.len().saturating_sub(1))? else {
+        return Ok(None);
+    };
+    let held = row.text("state")? == State::Held.as_str();
+    Ok(if held {
+        row.optional_text("reason")?
+    } else {
+        None
+    })
 }
 
 /// A definite failure: the credits go back and the key is free, in one transaction.
@@ -283,8 +320,15 @@ pub fn take(id: &str, token: &str, lease_until: Timestamp, now: Timestamp) -> Ve
     ]
 }
 
-/// Puts a generation whose attempt failed for sure back into the queue.
-pub fn requeue(job: &Job, reason: &str, detail: &str, now: Timestamp) -> Vec<Statement> {
+/// Puts a generation whose attempt failed for sure back into the queue. Its message comes again by
+/// itself; only where it has not come by `lost_at` is it taken for lost.
+pub fn requeue(
+    job: &Job,
+    reason: &str,
+    detail: &str,
+    lost_at: Timestamp,
+    now: Timestamp,
+) -> Vec<Statement> {
     vec![
         statement(
             REQUEUE,
@@ -294,6 +338,7 @@ pub fn requeue(job: &Job, reason: &str, detail: &str, now: Timestamp) -> Vec<Sta
                 text(reason),
                 text(detail),
                 integer(now.millis()),
+                integer(lost_at.millis()),
             ],
         ),
         standing(&job.generation_id),
@@ -322,13 +367,16 @@ pub fn read_load(results: &[Rows], from: usize) -> Result<Option<(Generation, St
 
 fn standing(id: &str) -> Statement {
     statement(
-        "SELECT state, token, output_id FROM generations WHERE id = ?1",
+        "SELECT state, token, output_id, reason FROM generations WHERE id = ?1",
         vec![text(id)],
     )
 }
 
 /// Why a generation of unknown outcome is failed: its key was freed by policy or by a person.
 pub const REASON_FREED: &str = "unknown_freed";
+
+/// Why the second generation for one target within a day is held.
+pub const REASON_NEAR: &str = "near_duplicate";
 
 const COMMIT: &str = "UPDATE generations SET state = ?3, reason = ?4, detail = ?5, \
   output_where = ?7, output_parts = ?8, output_type = ?9, output_headers = ?10, \
@@ -339,11 +387,25 @@ const COMMIT: &str = "UPDATE generations SET state = ?3, reason = ?4, detail = ?
   purge_at = CASE WHEN ?3 = 'held' OR EXISTS (SELECT 1 FROM deliveries \
     WHERE generation_id = ?1 AND status = 'waiting') THEN NULL ELSE ?21 END \
 WHERE id = ?1 AND token = ?2 AND (state IN ('running', 'unknown') \
-  OR (state = 'failed' AND reason = 'unknown_freed' AND EXISTS (SELECT 1 FROM claims c \
-    WHERE c.claim_key = generations.claim_key AND c.generation_id = generations.id)))";
+  OR (state = 'failed' AND reason = 'unknown_freed' AND NOT EXISTS (SELECT 1 FROM generations n \
+    WHERE n.claim_key = generations.claim_key \
+      AND n.state IN ('queued', 'running', 'unknown', 'held')) \
+    AND NOT EXISTS (SELECT 1 FROM generations n WHERE n.claim_key = generations.claim_key \
+      AND n.state = 'generated' AND n.created_at >= generations.created_at)))";
 
 const KEEP_OUTPUT: &str = "INSERT INTO outputs (output_id, part, body) \
 SELECT ?2, ?3, ?4 FROM generations WHERE id = ?1 AND output_id = ?2 ON CONFLICT DO NOTHING";
+
+// Of two at once the one that commits first goes out: what still waits is nobody's forerunner.
+const HOLD_NEAR: &str = "UPDATE generations SET state = 'held', reason = ?3, purge_at = NULL, \
+  detail = 'another generation went to the same target within a day' \
+WHERE id = ?1 AND output_id = ?2 AND state = 'generated' AND EXISTS (SELECT 1 \
+  FROM deliveries mine JOIN deliveries other INDEXED BY deliveries_by_target \
+    ON other.publisher = mine.publisher AND other.target = mine.target \
+    AND other.created_at BETWEEN mine.created_at - 86400000 AND mine.created_at + 86400000 \
+  WHERE mine.generation_id = ?1 AND mine.status = 'waiting' AND other.generation_id <> ?1 \
+    AND other.account = mine.account \
+    AND other.status IN ('pending', 'published', 'dead', 'outcome_unknown'))";
 
 const RELEASE_DELIVERIES: &str = "UPDATE deliveries SET status = 'pending', \
   next_attempt_at = ?3, due_since = ?3 \
@@ -387,7 +449,7 @@ const TAKE: &str = "UPDATE generations SET state = 'running', token = ?2, lease_
   updated_at = ?4 WHERE id = ?1 AND state = 'queued'";
 
 const REQUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
-  updated_at = ?5 WHERE id = ?1 AND token = ?2 AND state = 'running'";
+  lease_until = ?6, updated_at = ?5 WHERE id = ?1 AND token = ?2 AND state = 'running'";
 
 const FREE_TO_QUEUE: &str = "UPDATE generations SET state = 'queued', reason = ?3, detail = ?4, \
   credits_spent = credits_spent + credits_reserved, updated_at = ?5 \
@@ -397,10 +459,13 @@ WHERE id = ?1 AND token = ?2 AND state IN ('running', 'unknown') \
       AND cd.spent + cd.reserved + generations.credits_reserved > a.daily_credits)";
 
 const LOAD: &str = "SELECT g.*, \
-  EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-    AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, \
   (SELECT json_group_array(d.publisher || '=' || d.target) FROM deliveries d \
     WHERE d.generation_id = g.id) AS destinations \
 FROM generations g WHERE g.id = ?1";
 
 const LOAD_BODY: &str = "SELECT body FROM request_bodies WHERE generation_id = ?1 ORDER BY part";
+
+#[cfg(test)]
+#[cfg(not(target_arch = "wasm32"))]
+#[path = "settle_tests.rs"]
+mod tests;

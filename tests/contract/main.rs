@@ -10,6 +10,7 @@
 )]
 
 mod documents;
+mod observability;
 mod openapi;
 mod schema;
 mod transcripts;

@@ -13,7 +13,7 @@ use crate::schema::resolve;
 
 /// The whole document.
 pub(crate) fn document() -> Value {
-    serde_json::from_str(&crate::text("openapi.json")).unwrap()
+    serde_json::from_str(&crate::text("public/openapi.json")).unwrap()
 }
 
 /// The operation behind a method and a path, and the template that the path fits.

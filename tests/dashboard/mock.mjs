@@ -136,7 +136,7 @@ function resolve(state, { id, body }) {
   }
   state.audit.push({ id, ...body });
   found.state = known[body.action];
-  found.heldReason = null;
+  Object.assign(found, { reason: undefined, detail: undefined });
   return ok(found);
 }
 
@@ -173,11 +173,14 @@ function usage(state, { query }) {
     const rows = state.generations.filter((item) => item.state === name);
     return { count: rows.length, microUsd: rows.reduce((sum, item) => sum + (price(item) || 150_000), 0) };
   };
-  return ok({ from, to, groupBy: groups, items: [...sums.values()], totals, currency: state.currency, atRisk: {
-    pending: owing("pending"), dead: owing("dead"), held: standing("held"), unknown: standing("unknown") } });
+  const atRisk = { pending: owing("pending"), dead: owing("dead"), outcomeUnknown: owing("outcome_unknown"),
+    held: standing("held"), unknown: standing("unknown") };
+  const microUsd = Object.values(atRisk).reduce((sum, risk) => sum + risk.microUsd, 0);
+  return ok({ from, to, groupBy: groups, items: [...sums.values()], totals, currency: state.currency,
+    atRisk: { ...atRisk, microUsd } });
 }
 
-const FIELDS = ["generations", "replays", "promptTokens", "cachedTokens", "outputTokens", "thoughtTokens", "costMicroUsd", "savedMicroUsd"];
+const FIELDS = ["generations", "published", "replays", "promptTokens", "cachedTokens", "outputTokens", "thoughtTokens", "costMicroUsd", "savedMicroUsd"];
 const zero = () => Object.fromEntries(FIELDS.map((field) => [field, 0]));
 
 function matches(item, query, fields) {
@@ -222,7 +225,8 @@ function build({ scenario = "ordinary", zone = daytimeZone(), currency, hostile 
   const state = { scenario, currency, revoked: false, generations: [], deliveries: [], usage: [], audit: [], seen: [],
     account: { account: "default", dailyCredits: 20_000_000, creditsUsed: 6_412_300, creditsReserved: 180_000,
       creditsLeft: 13_407_700, timezone: zone, resetsAt: new Date(Math.ceil(Date.now() / 86_400_000) * 86_400_000).toISOString(), limits: {} },
-    health: { status: "ok", environment: "development", faults: [], kvErrorRate: { week: 0.00042 }, stale: 0, lastTickAt: ago(0.4) },
+    health: { status: "ok", environment: "development", faults: [], environmentFault: null, publishers: [],
+      staleMinutes: 60, lastTickAt: ago(0.4), kvErrorRate: { week: 0.00042 }, figures: { stale: 0 } },
     digest: null };
   if (scenario === "empty") return state;
   const random = chance(7);
@@ -232,7 +236,7 @@ function build({ scenario = "ordinary", zone = daytimeZone(), currency, hostile 
   const newest = (left, right) => right.createdAt.localeCompare(left.createdAt);
   state.generations.sort(newest);
   state.deliveries.sort(newest);
-  state.digest = { date: ago(0).slice(0, 10), figures: { kvErrorRate: 0.00042 }, text: DIGEST };
+  state.digest = { date: ago(0).slice(0, 10), madeAt: ago(0), figures: { kvErrorRate: 0.00042 }, text: DIGEST };
   return state;
 }
 
@@ -244,7 +248,7 @@ function fillUsage(state, random, zone) {
       const generations = Math.round((14 - index * 3 + random() * 5) * weekend * (back === 0 ? 0.4 : 1));
       const storm = back === 11 && index === 0 ? 16 : back === 4 && index === 1 ? 9 : 0;
       const replays = storm + (random() > 0.72 ? Math.ceil(random() * 3) : 0);
-      state.usage.push({ day, site, pipeline, model: index === 1 ? "gemini-3.8-pro" : "gemini-3.8-flash", generations, replays,
+      state.usage.push({ day, site, pipeline, model: index === 1 ? "gemini-3.8-pro" : "gemini-3.8-flash", generations, published: generations, replays,
         promptTokens: generations * 11_000, cachedTokens: generations * 2_600, outputTokens: generations * 3_500,
         thoughtTokens: generations * 900, costMicroUsd: generations * 231_000, savedMicroUsd: replays * 231_000 });
     });
@@ -302,13 +306,14 @@ function addTroubles(state, withHostile) {
   Object.assign(rows[8], { status: "outcome_unknown", publishedAt: null, reference: null,
     error: "The connection closed after the request was sent", attempts: [{ at: ago(88), status: "cut", latencyMs: 15_000, excerpt: "" }] });
   const random = chance(3);
-  addGenerated(state, 100, random, { state: "held", heldReason: "Cut off at the token limit (MAX_TOKENS)", topic: "Twelve shrines along the old salt road",
+  addGenerated(state, 100, random, { state: "held", reason: "max_tokens", detail: "Cut off at the token limit (MAX_TOKENS)", topic: "Twelve shrines along the old salt road",
     createdAt: ago(42), completedAt: ago(41), output: { text: ARTICLE.slice(0, 420), finishReason: "MAX_TOKENS" }, cost: { microUsd: 233_100 } });
-  addGenerated(state, 101, random, { state: "held", heldReason: "The answer is not valid JSON", topic: "Tide tables, week 49",
+  addGenerated(state, 101, random, { state: "held", reason: "invalid_json", detail: "The answer is not valid JSON", topic: "Tide tables, week 49",
     createdAt: ago(130), completedAt: ago(129), output: { text: `{"week": 49, "tides": [`, finishReason: "STOP" }, cost: { microUsd: 88_400 } });
   addGenerated(state, 102, random, { state: "unknown", topic: "Winter roads over the pass", createdAt: ago(9), completedAt: null, output: null, usage: null, cost: null });
   addGenerated(state, 103, random, { state: "failed", topic: "Photo essay: the last charcoal burner", createdAt: ago(75), completedAt: ago(75),
-    output: null, usage: null, cost: null, error: "gemini_quota_exhausted" });
+    output: null, usage: null, cost: null,
+    reason: "gemini_quota_exhausted", detail: null });
   addGenerated(state, 104, random, { state: "running", topic: "Ten knots a hiker needs", createdAt: ago(0.7), completedAt: null, output: null, usage: null, cost: null });
   if (!withHostile) return;
   const hostile = addGenerated(state, 105, random, { topic: HOSTILE, createdAt: ago(58), completedAt: ago(57), output: { text: `${HOSTILE}\n${ARTICLE}`, finishReason: "STOP" } });

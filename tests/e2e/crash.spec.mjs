@@ -11,20 +11,29 @@ const MINUTE = 60_000;
 const D1 = { binding: "DB", op: "batch|run|all|first|raw" };
 
 const MOMENTS = [
-  ["before the claim", { ...D1, where: "fetch", match: "INTO claims" }],
-  ["after the claim, its answer lost", { ...D1, where: "fetch", match: "INTO claims", when: "after" }],
+  ["before the claim", { ...D1, where: "fetch", match: "INTO generations" }],
+  [
+    "after the claim, its answer lost",
+    { ...D1, where: "fetch", match: "INTO generations", when: "after" },
+  ],
   ["before the running mark", { binding: "KV_DEDUP", op: "put", where: "fetch" }],
   ["before the runner is called", { binding: "RUNNER", op: "fetch", where: "fetch" }],
   ["before Gemini is called", { binding: "fetch", match: "GenerateContent|generateContent" }],
   ["while Gemini works", undefined],
   ["before the commit", { ...D1, where: "runner", match: "outputs" }],
-  ["after the commit, its answer lost", { ...D1, where: "runner", match: "outputs", when: "after" }],
+  [
+    "after the commit, its answer lost",
+    { ...D1, where: "runner", match: "outputs", when: "after" },
+  ],
   ["before the publication", { binding: "BUCKET", op: "put", match: "^files/" }],
   [
     "after the publication, its answer lost",
     { binding: "BUCKET", op: "put", match: "^files/", when: "after" },
   ],
-  ["before the delivery is settled", { ...D1, match: "UPDATE deliveries.*'published'|published_at" }],
+  [
+    "before the delivery is settled",
+    { ...D1, match: "UPDATE deliveries.*'published'|published_at" },
+  ],
 ];
 
 let stage;

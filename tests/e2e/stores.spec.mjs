@@ -83,7 +83,7 @@ describe("D1 and R2", () => {
     await worker.rules({
       ...D1,
       where: "fetch",
-      match: "INTO claims",
+      match: "INTO generations",
       when: "after",
       times: 1,
       error: LOST,

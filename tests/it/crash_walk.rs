@@ -13,7 +13,9 @@ use serde_json::json;
 
 use crate::util::check::Rest;
 use crate::util::world::{Owned, START_MS};
-use crate::util::{Act, Answer, Call, Fate, HookAct, Setup, World, assert_sound, at_rest, every_step};
+use crate::util::{
+    Act, Answer, Call, Fate, HookAct, Setup, World, assert_sound, at_rest, every_step,
+};
 
 /// One scenario.
 struct Scenario {
@@ -53,7 +55,10 @@ fn caller(world: &World, call: &Call) -> Outcome {
         world.exec.run_to(START_MS + minute * 60_000);
         world.tick(START_MS + minute * 60_000);
         world.pass_ms(20_000);
-        if !answer.as_ref().is_some_and(|answer| [200, 201].contains(&answer.status)) {
+        if !answer
+            .as_ref()
+            .is_some_and(|answer| [200, 201].contains(&answer.status))
+        {
             location += 1;
             answer = ask(world, call, location % 3);
         }
@@ -76,7 +81,10 @@ fn ask(world: &World, call: &Call, location: u64) -> Option<Answer> {
 
 /// An operator that repeats a decision until it is made, and a caller that asks in the end.
 fn operator(world: &World, action: &str, purchases: usize) -> Outcome {
-    let id = world.db.texts("SELECT id FROM generations ORDER BY created_at LIMIT 1")[0].clone();
+    let id = world
+        .db
+        .texts("SELECT id FROM generations ORDER BY created_at LIMIT 1")[0]
+        .clone();
     let mut decided = false;
     let start = world.exec.now_ms() / 60_000 * 60_000;
     world.allowed.borrow_mut().push("article 1".to_owned());
@@ -113,7 +121,9 @@ fn refuse_commits_for(world: &World, minutes: i64) {
     let clock = world.exec.clone();
     let until = clock.now_ms() + minutes * 60_000;
     world.refuse(move |batch: &[Statement]| {
-        let commit = batch.first().is_some_and(|s| s.sql.contains("output_where = ?7"));
+        let commit = batch
+            .first()
+            .is_some_and(|s| s.sql.contains("output_where = ?7"));
         let refused = commit && clock.now_ms() < until;
         refused.then(|| DbError::Fatal("database or disk is full".to_owned()))
     });
@@ -145,7 +155,10 @@ const SCENARIOS: [Scenario; 16] = [
         setup: || Setup::default().var("ON_UNKNOWN", "hold"),
         prepare: |_| {},
         act: |world| Outcome {
-            rest: Rest { owed: false, unknown: true },
+            rest: Rest {
+                owed: false,
+                unknown: true,
+            },
             ..caller(world, &article())
         },
         minutes: &[0..2],
@@ -155,7 +168,10 @@ const SCENARIOS: [Scenario; 16] = [
         setup: Setup::default,
         prepare: |_| {},
         act: |world| Outcome {
-            rest: Rest { owed: false, unknown: true },
+            rest: Rest {
+                owed: false,
+                unknown: true,
+            },
             ..caller(world, &article().key("order-1"))
         },
         minutes: &[0..2],
@@ -171,14 +187,20 @@ const SCENARIOS: [Scenario; 16] = [
         name: "a cut",
         setup: Setup::default,
         prepare: |world| world.gemini.then(&[Act::CutMiddle]),
-        act: |world| Outcome { purchases: 2, ..caller(world, &article()) },
+        act: |world| Outcome {
+            purchases: 2,
+            ..caller(world, &article())
+        },
         minutes: &[0..2, 14..17],
     },
     Scenario {
         name: "a cut in the handler",
         setup: || Setup::default().inline(),
         prepare: |world| world.gemini.then(&[Act::CutMiddle]),
-        act: |world| Outcome { purchases: 2, ..caller(world, &article()) },
+        act: |world| Outcome {
+            purchases: 2,
+            ..caller(world, &article())
+        },
         minutes: &[0..2, 14..17],
     },
     Scenario {
@@ -199,7 +221,9 @@ const SCENARIOS: [Scenario; 16] = [
         name: "a job of the queue that is refused, then cut",
         setup: Setup::default,
         prepare: |world| {
-            world.gemini.then(&[Act::Refuse(503, "UNAVAILABLE"), Act::CutMiddle]);
+            world
+                .gemini
+                .then(&[Act::Refuse(503, "UNAVAILABLE"), Act::CutMiddle]);
         },
         act: |world| Outcome {
             purchases: 2,
@@ -225,7 +249,10 @@ const SCENARIOS: [Scenario; 16] = [
             let first = ask(world, &article(), 1);
             world.r2.down.set(false);
             let rest = caller(world, &article());
-            Outcome { answer: rest.answer.or(first), ..rest }
+            Outcome {
+                answer: rest.answer.or(first),
+                ..rest
+            }
         },
         minutes: &[0..3],
     },
@@ -233,7 +260,9 @@ const SCENARIOS: [Scenario; 16] = [
         name: "a drain with a receiver that takes and resets",
         setup: Setup::default,
         prepare: |world| {
-            world.hooks.then(&[HookAct::Refuse(503), HookAct::TakeThenReset]);
+            world
+                .hooks
+                .then(&[HookAct::Refuse(503), HookAct::TakeThenReset]);
             ask(world, &article(), 1);
         },
         act: |world| caller(world, &article()),
@@ -295,7 +324,9 @@ fn run(scenario: &Scenario, faults: &Faults) -> Vec<u64> {
 
 fn judge(scenario: &Scenario, world: &World, outcome: &Outcome, faults: &Faults) {
     at_rest(world, outcome.rest);
-    let unknown = world.db.integers("SELECT COUNT(*) FROM generations WHERE state = 'unknown'")[0];
+    let unknown = world
+        .db
+        .integers("SELECT COUNT(*) FROM generations WHERE state = 'unknown'")[0];
     if outcome.answer.is_some() && unknown == 0 {
         let status = outcome.answer.as_ref().map_or(0, |answer| answer.status);
         if ![200, 201, 202].contains(&status) {
@@ -308,14 +339,18 @@ fn judge(scenario: &Scenario, world: &World, outcome: &Outcome, faults: &Faults)
         world.violate(format!("{billed} purchases"));
     }
     let articles = world.r2.list("articles/").len();
-    let generated =
-        world.db.integers("SELECT COUNT(*) FROM generations WHERE state = 'generated'")[0];
+    let generated = world
+        .db
+        .integers("SELECT COUNT(*) FROM generations WHERE state = 'generated'")[0];
     if articles != usize::try_from(generated).unwrap() {
         world.violate(format!("{articles} articles of {generated} generations"));
     }
     if !world.violations.borrow().is_empty() {
         println!("scenario {:?} with {faults:?}", scenario.name);
-        println!("replay: WALK='{}' cargo test --test it crash_walk", scenario.name);
+        println!(
+            "replay: WALK='{}' cargo test --test it crash_walk",
+            scenario.name
+        );
     }
     assert_sound(world);
 }

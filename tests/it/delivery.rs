@@ -12,7 +12,10 @@ fn a_receiver_that_takes_and_resets_gets_the_same_key_again() {
     ] {
         let world = Setup::default().build();
         world.hooks.then(&[act]);
-        world.ask(&world.isolate(1), &Call::of("article 1").to(&[("hook", "in")]));
+        world.ask(
+            &world.isolate(1),
+            &Call::of("article 1").to(&[("hook", "in")]),
+        );
         world.pass_minutes(5);
         let receipts = world.hooks.receipts.borrow().clone();
         assert_eq!(receipts.len(), 2, "{act:?}");
@@ -26,12 +29,21 @@ fn a_receiver_that_takes_and_resets_gets_the_same_key_again() {
 fn at_most_once_leaves_an_ambiguous_attempt_to_a_person() {
     let world = Setup::default().build();
     world.hooks.then(&[HookAct::TakeThenReset]);
-    world.ask(&world.isolate(1), &Call::of("article 1").to(&[("once", "in")]));
+    world.ask(
+        &world.isolate(1),
+        &Call::of("article 1").to(&[("once", "in")]),
+    );
     world.pass_minutes(10);
     let status = world.db.texts("SELECT status FROM deliveries");
     assert_eq!(status, ["outcome_unknown"]);
     assert_eq!(world.hooks.receipts.borrow().len(), 1);
-    at_rest(&world, Rest { owed: true, unknown: false });
+    at_rest(
+        &world,
+        Rest {
+            owed: true,
+            unknown: false,
+        },
+    );
     assert_sound(&world);
 }
 
@@ -68,7 +80,12 @@ fn a_destination_that_was_down_for_long_gets_everything_once_it_is_back() {
     world.hooks.habit("hook.test", HookAct::Take);
     world.pass_minutes(10 * 60);
     let statuses = world.db.texts("SELECT DISTINCT status FROM deliveries");
-    assert_eq!(statuses, ["published"], "{}", world.db.show("SELECT * FROM circuits"));
+    assert_eq!(
+        statuses,
+        ["published"],
+        "{}",
+        world.db.show("SELECT * FROM circuits")
+    );
     calm(&world);
 }
 
@@ -79,7 +96,10 @@ fn a_broken_destination_blocks_no_other() {
     let isolate = world.isolate(1);
     for n in 0..30 {
         let call = Call::of(&format!("article {n}"));
-        world.ask(&isolate, &call.to(&[("hook", "in"), ("archive", &format!("{n}.md"))]));
+        world.ask(
+            &isolate,
+            &call.to(&[("hook", "in"), ("archive", &format!("{n}.md"))]),
+        );
     }
     world.pass_minutes(5);
     assert_eq!(world.r2.list("articles/").len(), 30);
@@ -109,15 +129,23 @@ fn a_permanent_refusal_is_dead_and_comes_back_by_hand_under_the_same_key() {
 fn ten_attempts_over_72_hours_end_dead_and_a_person_hears_of_it() {
     let world = Setup::default().build();
     world.hooks.habit("hook.test", HookAct::Refuse(503));
-    world.ask(&world.isolate(1), &Call::of("article 1").to(&[("hook", "in")]));
+    world.ask(
+        &world.isolate(1),
+        &Call::of("article 1").to(&[("hook", "in")]),
+    );
     world.pass_minutes(71 * 60);
     assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["pending"]);
     world.pass_minutes(40 * 60);
     assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["dead"]);
     let attempts = world.hooks.receipts.borrow().len();
     assert_eq!(attempts, 10);
-    let kinds = world.db.texts("SELECT DISTINCT kind FROM alerts ORDER BY kind");
-    assert!(kinds.contains(&"dead".to_owned()) && kinds.contains(&"stale".to_owned()), "{kinds:?}");
+    let kinds = world
+        .db
+        .texts("SELECT DISTINCT kind FROM alerts ORDER BY kind");
+    assert!(
+        kinds.contains(&"dead".to_owned()) && kinds.contains(&"stale".to_owned()),
+        "{kinds:?}"
+    );
     calm(&world);
 }
 
@@ -125,7 +153,10 @@ fn ten_attempts_over_72_hours_end_dead_and_a_person_hears_of_it() {
 fn a_retry_after_is_never_undercut() {
     let world = Setup::default().build();
     world.hooks.then(&[HookAct::Later(7_200)]);
-    world.ask(&world.isolate(1), &Call::of("article 1").to(&[("hook", "in")]));
+    world.ask(
+        &world.isolate(1),
+        &Call::of("article 1").to(&[("hook", "in")]),
+    );
     world.pass_minutes(150);
     let receipts = world.hooks.receipts.borrow().clone();
     assert_eq!(receipts.len(), 2);
@@ -136,7 +167,10 @@ fn a_retry_after_is_never_undercut() {
 #[test]
 fn a_tick_that_fires_twice_works_once() {
     let world = Setup::default().build();
-    world.ask(&world.isolate(1), &Call::of("article 1").to(&[("hook", "in")]));
+    world.ask(
+        &world.isolate(1),
+        &Call::of("article 1").to(&[("hook", "in")]),
+    );
     let at = world.exec.now_ms();
     let ticks = [world.tick(at), world.tick(at)];
     world.pass_ms(40_000);

@@ -8,7 +8,11 @@ use crate::util::{Call, Setup, World};
 /// The database takes claims and refuses commits.
 fn refuse_commits(world: &World) {
     world.refuse(|batch: &[Statement]| {
-        let commit = batch.first().is_some_and(|s| s.sql.contains("SET state = ?3, reason = ?4, detail = ?5, output_where") || s.sql.contains("output_where = ?7"));
+        let commit = batch.first().is_some_and(|s| {
+            s.sql
+                .contains("SET state = ?3, reason = ?4, detail = ?5, output_where")
+                || s.sql.contains("output_where = ?7")
+        });
         commit.then(|| DbError::Fatal("database or disk is full".to_owned()))
     });
 }
@@ -17,7 +21,11 @@ fn refuse_commits(world: &World) {
 fn an_output_that_the_database_refuses_is_kept_and_brought_in_by_the_next_tick() {
     for durable in [true, false] {
         for r2_works in [true, false] {
-            let world = Setup { durable, ..Setup::default() }.build();
+            let world = Setup {
+                durable,
+                ..Setup::default()
+            }
+            .build();
             refuse_commits(&world);
             world.r2.down.set(!r2_works);
             let call = Call::of("article 1").to(&[("hook", "in")]);
@@ -84,7 +92,9 @@ fn what_no_store_takes_is_unknown_and_never_guessed() {
     let world = Setup::default().build();
     world.refuse(|batch: &[Statement]| {
         let read = batch.first().is_some_and(|s| s.sql.starts_with("SELECT"));
-        let claim = batch.first().is_some_and(|s| s.sql.starts_with("INSERT INTO generations"));
+        let claim = batch
+            .first()
+            .is_some_and(|s| s.sql.starts_with("INSERT INTO generations"));
         (!read && !claim).then(|| DbError::Fatal("database or disk is full".to_owned()))
     });
     world.r2.down.set(true);
@@ -119,7 +129,10 @@ fn a_large_output_goes_to_the_bucket_and_is_replayed_and_published() {
         world.pass_minutes(3);
         let again = world.ask(&world.isolate(2), &call);
         assert_eq!((again.status, again.body.len()), (200, first.body.len()));
-        assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["published"]);
+        assert_eq!(
+            world.db.texts("SELECT status FROM deliveries"),
+            ["published"]
+        );
         crate::util::assert_sound(&world);
     }
 }

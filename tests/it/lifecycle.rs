@@ -27,7 +27,10 @@ fn a_fresh_request_is_generated_published_and_replayed() {
     assert_eq!((second.status, &second.body), (200, &first.body));
     assert!(second.is_replay());
     assert_eq!(second.header("x-request-id"), first.header("x-request-id"));
-    assert_eq!(second.header("server-timing"), first.header("server-timing"));
+    assert_eq!(
+        second.header("server-timing"),
+        first.header("server-timing")
+    );
     assert_eq!(second.header("x-oncepress-credits"), Some("0"));
     let elsewhere = world.ask(&world.isolate(2), &call);
     assert_eq!((elsewhere.status, &elsewhere.body), (200, &first.body));
@@ -76,7 +79,11 @@ fn a_window_is_counted_from_the_first_request_to_the_millisecond() {
         assert_eq!(first.status, 201);
         world.exec.run_to(crate::util::world::START_MS + age);
         let second = world.ask(&world.isolate(2), &call);
-        assert_eq!(second.status, if fresh { 201 } else { 200 }, "after {age} ms");
+        assert_eq!(
+            second.status,
+            if fresh { 201 } else { 200 },
+            "after {age} ms"
+        );
         assert_eq!(world.gemini.billed(), 1 + usize::from(fresh));
         world.pass_minutes(2);
         calm(&world);
@@ -102,7 +109,9 @@ fn duplicates_do_not_extend_a_window() {
 #[test]
 fn what_is_owed_is_replayed_at_any_age() {
     let world = watched(Setup::default());
-    world.hooks.habit("hook.test", crate::util::HookAct::Later(3_600));
+    world
+        .hooks
+        .habit("hook.test", crate::util::HookAct::Later(3_600));
     let call = Call::of("article 1").to(&[("hook", "in")]);
     assert_eq!(world.ask(&world.isolate(1), &call).status, 201);
     for hours in [1, 5, 20] {
@@ -113,7 +122,11 @@ fn what_is_owed_is_replayed_at_any_age() {
     assert_eq!(world.gemini.billed(), 1);
     world.hooks.habit("hook.test", crate::util::HookAct::Take);
     world.pass_minutes(24 * 60);
-    assert_eq!(world.ask(&world.isolate(3), &call).status, 201, "published, and out of its window");
+    assert_eq!(
+        world.ask(&world.isolate(3), &call).status,
+        201,
+        "published, and out of its window"
+    );
     world.pass_minutes(2);
     calm(&world);
 }
@@ -121,7 +134,11 @@ fn what_is_owed_is_replayed_at_any_age() {
 #[test]
 fn a_definite_failure_frees_its_key() {
     let refusals = [
-        (Act::Refuse(429, "RESOURCE_EXHAUSTED"), 503, "gemini_rate_limited"),
+        (
+            Act::Refuse(429, "RESOURCE_EXHAUSTED"),
+            503,
+            "gemini_rate_limited",
+        ),
         (Act::DayQuota, 503, "gemini_quota_exhausted"),
         (Act::Refuse(503, "UNAVAILABLE"), 503, "gemini_unavailable"),
         (Act::Refuse(500, "INTERNAL"), 503, "gemini_unavailable"),
@@ -139,8 +156,17 @@ fn a_definite_failure_frees_its_key() {
         world.gemini.then(&[act]);
         let call = Call::of("article 1");
         let refused = world.ask(&isolate, &call);
-        assert_eq!((refused.status, refused.code().as_str()), (status, code), "{act:?}");
-        assert_eq!(world.db.integers("SELECT SUM(reserved + spent) FROM credit_days"), [0]);
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (status, code),
+            "{act:?}"
+        );
+        assert_eq!(
+            world
+                .db
+                .integers("SELECT SUM(reserved + spent) FROM credit_days"),
+            [0]
+        );
         let again = world.ask(&isolate, &call);
         assert_eq!(again.status, 201, "{act:?}: {}", again.body);
         world.pass_minutes(2);
@@ -163,10 +189,18 @@ fn an_unknown_outcome_binds_a_derived_key_until_the_policy_frees_it() {
         world.gemini.then(&[act]);
         let call = Call::of("article 1");
         let first = world.ask(&isolate, &call);
-        assert_eq!((first.status, first.code().as_str()), (503, PENDING), "{act:?}");
+        assert_eq!(
+            (first.status, first.code().as_str()),
+            (503, PENDING),
+            "{act:?}"
+        );
         world.pass_minutes(13);
         let still = world.ask(&isolate, &call);
-        assert_eq!((still.status, still.code().as_str()), (503, PENDING), "{act:?}");
+        assert_eq!(
+            (still.status, still.code().as_str()),
+            (503, PENDING),
+            "{act:?}"
+        );
         assert_eq!(world.gemini.asked(), 1);
         world.pass_minutes(4);
         assert_eq!(world.ask(&isolate, &call).status, 201, "{act:?}");
@@ -179,7 +213,10 @@ fn an_unknown_outcome_binds_a_derived_key_until_the_policy_frees_it() {
 fn a_cut_after_the_last_byte_loses_nothing() {
     let world = watched(Setup::default());
     world.gemini.then(&[Act::CutAfter]);
-    assert_eq!(world.ask(&world.isolate(1), &Call::of("article 1")).status, 201);
+    assert_eq!(
+        world.ask(&world.isolate(1), &Call::of("article 1")).status,
+        201
+    );
     world.pass_minutes(2);
     calm(&world);
 }
@@ -194,12 +231,26 @@ fn an_unknown_outcome_binds_an_operation_key_until_a_person_decides() {
     assert_eq!(first.code(), PENDING);
     world.pass_minutes(60);
     assert_eq!(world.ask(&isolate, &call).code(), PENDING);
-    at_rest(&world, Rest { owed: false, unknown: true });
+    at_rest(
+        &world,
+        Rest {
+            owed: false,
+            unknown: true,
+        },
+    );
     world.allowed.borrow_mut().push("article 1".to_owned());
-    assert_eq!(world.resolve(&isolate, &first.id(), "regenerate").status, 202);
+    assert_eq!(
+        world.resolve(&isolate, &first.id(), "regenerate").status,
+        202
+    );
     world.pass_minutes(1);
     let done = world.ask(&isolate, &call);
-    assert_eq!((done.status, done.is_replay()), (200, true), "{}", done.body);
+    assert_eq!(
+        (done.status, done.is_replay()),
+        (200, true),
+        "{}",
+        done.body
+    );
     world.pass_minutes(2);
     calm(&world);
 }
@@ -224,17 +275,27 @@ fn under_the_policy_hold_a_person_decides_over_derived_keys_too() {
 #[test]
 fn a_duplicate_of_a_running_request_waits_and_gets_the_same_answer() {
     for durable in [true, false] {
-        let world = watched(Setup { durable, ..Setup::default() });
+        let world = watched(Setup {
+            durable,
+            ..Setup::default()
+        });
         world.gemini.latency_ms.set(10_000);
         let isolate = world.isolate(1);
         let callers: Vec<_> = (0..50)
             .map(|n| {
-                let isolate = if n % 2 == 0 { Rc::clone(&isolate) } else { world.isolate(n) };
+                let isolate = if n % 2 == 0 {
+                    Rc::clone(&isolate)
+                } else {
+                    world.isolate(n)
+                };
                 world.begin(&isolate, &Call::of("article 1").named(&format!("c{n}")))
             })
             .collect();
         world.pass_ms(40_000);
-        let answers: Vec<_> = callers.iter().map(|c| c.take().expect("an answer")).collect();
+        let answers: Vec<_> = callers
+            .iter()
+            .map(|c| c.take().expect("an answer"))
+            .collect();
         let made = answers.iter().filter(|answer| answer.status == 201).count();
         assert_eq!(made, 1, "durable: {durable}");
         assert!(answers.iter().all(|answer| answer.body == answers[0].body));
@@ -251,12 +312,18 @@ fn a_wait_that_is_too_short_ends_and_the_generation_goes_on() {
     let first = world.begin(&world.isolate(1), &Call::of("article 1"));
     world.pass_ms(1_000);
     let duplicate = world.ask(&world.isolate(2), &Call::of("article 1"));
-    assert_eq!((duplicate.status, duplicate.code().as_str()), (409, "generation_in_progress"));
+    assert_eq!(
+        (duplicate.status, duplicate.code().as_str()),
+        (409, "generation_in_progress")
+    );
     let answer = world.exec.finish(&first).unwrap();
     assert_eq!(answer.status, 202);
     assert!(answer.header("location").unwrap().ends_with(&answer.id()));
     world.pass_ms(30_000);
-    assert_eq!(world.ask(&world.isolate(3), &Call::of("article 1")).status, 200);
+    assert_eq!(
+        world.ask(&world.isolate(3), &Call::of("article 1")).status,
+        200
+    );
     world.pass_minutes(1);
     assert_eq!(world.gemini.billed(), 1);
     calm(&world);
@@ -273,7 +340,12 @@ fn a_caller_that_goes_away_neither_stops_nor_loses_anything() {
     world.kill(isolate.home);
     world.pass_minutes(11);
     let again = world.ask(&world.isolate(2), &Call::of("article 1"));
-    assert_eq!((again.status, again.is_replay()), (200, true), "{}", again.body);
+    assert_eq!(
+        (again.status, again.is_replay()),
+        (200, true),
+        "{}",
+        again.body
+    );
     assert_eq!(world.gemini.billed(), 1);
     calm(&world);
 }
@@ -290,7 +362,10 @@ fn an_operation_key_is_bound_to_its_request_for_24_hours() {
     assert_eq!(world.ask(&isolate, &quoted).body, first.body);
     let other = Call::of("article 2").key("order-1");
     let conflict = world.ask(&isolate, &other);
-    assert_eq!((conflict.status, conflict.code().as_str()), (409, "idempotency_conflict"));
+    assert_eq!(
+        (conflict.status, conflict.code().as_str()),
+        (409, "idempotency_conflict")
+    );
     assert!(conflict.body.contains("/userPrompt"), "{}", conflict.body);
     assert!(!conflict.body.contains("article 2"), "{}", conflict.body);
     assert_eq!(conflict.header("x-should-retry"), Some("false"));
@@ -313,7 +388,11 @@ fn an_output_that_is_not_fit_is_held_until_a_person_decides() {
         world.gemini.then(&[Act::Ends(reason)]);
         let call = Call::of("article 1");
         let held = world.ask(&isolate, &call);
-        assert_eq!((held.status, held.code().as_str()), (422, "output_held"), "{reason}");
+        assert_eq!(
+            (held.status, held.code().as_str()),
+            (422, "output_held"),
+            "{reason}"
+        );
         world.pass_minutes(60);
         world.pass_ms(40 * 24 * 60 * MINUTE);
         world.pass_minutes(11);
@@ -349,13 +428,34 @@ fn a_given_slot_anchors_the_window() {
     world.gemini.latency_ms.set(0);
     let isolate = world.isolate(1);
     let slot = |text: &str| {
-        Call::of("none slot").with("publish", json!([])).with("requestedAt", json!(text))
+        Call::of("none slot")
+            .with("publish", json!([]))
+            .with("requestedAt", json!(text))
     };
-    assert_eq!(world.ask(&isolate, &slot("2026-11-30T08:50:00Z")).status, 201);
-    assert_eq!(world.ask(&isolate, &slot("2026-11-30T09:19:59.999Z")).status, 400, "too far ahead");
-    world.exec.run_to(crate::util::world::START_MS + 20 * MINUTE - 1);
-    assert_eq!(world.ask(&isolate, &slot("2026-11-30T09:19:59.999Z")).status, 200);
-    assert_eq!(world.ask(&isolate, &slot("2026-11-30T09:20:00Z")).status, 201);
+    assert_eq!(
+        world.ask(&isolate, &slot("2026-11-30T08:50:00Z")).status,
+        201
+    );
+    assert_eq!(
+        world
+            .ask(&isolate, &slot("2026-11-30T09:19:59.999Z"))
+            .status,
+        400,
+        "too far ahead"
+    );
+    world
+        .exec
+        .run_to(crate::util::world::START_MS + 20 * MINUTE - 1);
+    assert_eq!(
+        world
+            .ask(&isolate, &slot("2026-11-30T09:19:59.999Z"))
+            .status,
+        200
+    );
+    assert_eq!(
+        world.ask(&isolate, &slot("2026-11-30T09:20:00Z")).status,
+        201
+    );
     world.pass_minutes(1);
     calm(&world);
 }
@@ -371,7 +471,13 @@ fn an_operation_key_of_unknown_outcome_waits_for_a_person_24_hours_or_not() {
     world.pass_minutes(3);
     assert_eq!(world.ask(&isolate, &call).code(), PENDING);
     assert_eq!(world.gemini.asked(), 1);
-    at_rest(&world, Rest { owed: false, unknown: true });
+    at_rest(
+        &world,
+        Rest {
+            owed: false,
+            unknown: true,
+        },
+    );
     assert_sound(&world);
 }
 

@@ -20,6 +20,7 @@ mod util;
 mod crash_walk;
 mod credits;
 mod delivery;
+mod dropin;
 mod fallback;
 mod lifecycle;
 mod operators;

@@ -9,14 +9,22 @@ const DAY: i64 = 24 * 60;
 fn a_held_output_is_published_given_up_or_run_again() {
     for (action, status) in [("publish", 200), ("abandon", 200), ("regenerate", 202)] {
         for durable in [true, false] {
-            let world = Setup { durable, ..Setup::default() }.build();
+            let world = Setup {
+                durable,
+                ..Setup::default()
+            }
+            .build();
             let isolate = world.isolate(1);
             world.gemini.then(&[Act::Ends("MAX_TOKENS")]);
             let call = Call::of("article 1");
             let held = world.ask(&isolate, &call);
             assert_eq!(held.code(), "output_held");
             world.allowed.borrow_mut().push("article 1".to_owned());
-            assert_eq!(world.resolve(&isolate, &held.id(), action).status, status, "{action}");
+            assert_eq!(
+                world.resolve(&isolate, &held.id(), action).status,
+                status,
+                "{action}"
+            );
             world.pass_minutes(2);
             let again = world.ask(&isolate, &call);
             let expected = if action == "abandon" { 201 } else { 200 };
@@ -65,7 +73,11 @@ fn a_decision_whose_reply_is_lost_is_made_once() {
                 }
             });
             let answer = world.resolve(&isolate, &held.id(), action);
-            assert!([200, 202].contains(&answer.status), "{action} {lost}: {}", answer.body);
+            assert!(
+                [200, 202].contains(&answer.status),
+                "{action} {lost}: {}",
+                answer.body
+            );
             world.pass_minutes(3);
             assert_eq!(world.db.texts("SELECT action FROM audit"), [action]);
             let bought = if action == "regenerate" { 2 } else { 1 };
@@ -77,7 +89,10 @@ fn a_decision_whose_reply_is_lost_is_made_once() {
 
 #[test]
 fn a_runner_whose_generation_was_run_again_does_not_commit_over_its_successor() {
-    let world = Setup::default().var("RUNNER_MODE", "inline").inline().build();
+    let world = Setup::default()
+        .var("RUNNER_MODE", "inline")
+        .inline()
+        .build();
     world.gemini.latency_ms.set(12 * 60_000);
     let isolate = world.isolate(1);
     let late = world.begin(&isolate, &Call::of("article 1"));
@@ -86,7 +101,9 @@ fn a_runner_whose_generation_was_run_again_does_not_commit_over_its_successor() 
     let stall = world.exec.now_ms() + 20 * 60_000;
     let clock = world.exec.clone();
     world.refuse(move |batch| {
-        let commit = batch.first().is_some_and(|s| s.sql.contains("output_where = ?7"));
+        let commit = batch
+            .first()
+            .is_some_and(|s| s.sql.contains("output_where = ?7"));
         let refused = commit && clock.now_ms() < stall;
         refused.then(|| oncepress::ports::DbError::Transient("stalled".to_owned()))
     });
@@ -102,11 +119,24 @@ fn a_runner_whose_generation_was_run_again_does_not_commit_over_its_successor() 
     world.pass_minutes(20);
     let third = world.ask(&world.isolate(2), &Call::of("article 1"));
     assert!(late.is_done());
-    assert!([200, 201].contains(&third.status), "{} {}", second.body, third.body);
-    let generated = world.db.integers("SELECT COUNT(*) FROM generations WHERE state = 'generated'");
+    assert!(
+        [200, 201].contains(&third.status),
+        "{} {}",
+        second.body,
+        third.body
+    );
+    let generated = world
+        .db
+        .integers("SELECT COUNT(*) FROM generations WHERE state = 'generated'");
     assert_eq!(generated, [1]);
     world.pass_minutes(2);
-    at_rest(&world, Rest { owed: false, unknown: false });
+    at_rest(
+        &world,
+        Rest {
+            owed: false,
+            unknown: false,
+        },
+    );
     assert_sound(&world);
 }
 
@@ -117,7 +147,10 @@ fn thirty_days_after_its_last_delivery_a_generation_is_gone_and_its_figures_stay
     world.hooks.then(&[HookAct::Later(3_600)]);
     let first = world.ask(&isolate, &Call::of("article 1").to(&[("hook", "in")]));
     world.pass_minutes(3 * 60);
-    assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["published"]);
+    assert_eq!(
+        world.db.texts("SELECT status FROM deliveries"),
+        ["published"]
+    );
     let path = format!("/api/v1/generations/{}", first.id());
     world.pass_ms(29 * DAY * 60_000 + 20 * 60 * 60_000);
     world.pass_minutes(11);
@@ -127,12 +160,20 @@ fn thirty_days_after_its_last_delivery_a_generation_is_gone_and_its_figures_stay
     let gone = world.api(&world.isolate(2), "default", "GET", &path);
     assert_eq!((gone.status, gone.code().as_str()), (410, "gone"));
     assert_eq!(world.api(&isolate, "other", "GET", &path).status, 404);
-    for table in ["generations", "claims", "outputs", "deliveries", "request_bodies"] {
+    for table in ["generations", "outputs", "deliveries", "request_bodies"] {
         let left = world.db.integers(&format!("SELECT COUNT(*) FROM {table}"));
         assert_eq!(left, [0], "{table}");
     }
-    assert_eq!(world.db.integers("SELECT SUM(generations) FROM usage_days"), [1]);
-    assert_eq!(world.ask(&isolate, &Call::of("article 1").to(&[("hook", "in")])).status, 201);
+    assert_eq!(
+        world.db.integers("SELECT SUM(generations) FROM usage_days"),
+        [1]
+    );
+    assert_eq!(
+        world
+            .ask(&isolate, &Call::of("article 1").to(&[("hook", "in")]))
+            .status,
+        201
+    );
     world.pass_minutes(2);
     assert_sound(&world);
 }
@@ -147,7 +188,16 @@ fn what_is_unknown_is_never_purged_by_age() {
     world.pass_minutes(21);
     let path = format!("/api/v1/generations/{}", first.id());
     let found = world.api(&isolate, "default", "GET", &path);
-    assert_eq!((found.status, found.text("/state").as_str()), (200, "unknown"));
-    at_rest(&world, Rest { owed: false, unknown: true });
+    assert_eq!(
+        (found.status, found.text("/state").as_str()),
+        (200, "unknown")
+    );
+    at_rest(
+        &world,
+        Rest {
+            owed: false,
+            unknown: true,
+        },
+    );
     assert_sound(&world);
 }

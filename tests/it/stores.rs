@@ -14,7 +14,10 @@ fn where_kv_cannot_be_read_a_request_is_denied_and_nothing_is_spent() {
     let isolate = world.isolate(1);
     for n in 0..50 {
         let denied = world.ask(&isolate, &Call::of("article 1").named(&format!("c{n}")));
-        assert_eq!((denied.status, denied.code().as_str()), (503, "dedup_unavailable"));
+        assert_eq!(
+            (denied.status, denied.code().as_str()),
+            (503, "dedup_unavailable")
+        );
         assert!(denied.header("retry-after").is_some());
     }
     assert_eq!(world.gemini.asked(), 0);
@@ -39,7 +42,10 @@ fn under_the_policy_arbiter_the_database_decides() {
         })
         .collect();
     world.pass_ms(30_000);
-    let answers: Vec<_> = callers.iter().map(|caller| caller.take().unwrap()).collect();
+    let answers: Vec<_> = callers
+        .iter()
+        .map(|caller| caller.take().unwrap())
+        .collect();
     assert!(answers.iter().all(|answer| answer.body == answers[0].body));
     assert_eq!(world.gemini.billed(), 1);
     world.pass_minutes(1);
@@ -55,7 +61,10 @@ fn what_the_isolate_knows_outlives_a_failing_kv() {
     world.kv.down.set(true);
     let again = world.ask(&isolate, &call);
     assert_eq!((again.status, &again.body), (200, &first.body));
-    assert_eq!(world.ask(&world.isolate(1), &call).code(), "dedup_unavailable");
+    assert_eq!(
+        world.ask(&world.isolate(1), &call).code(),
+        "dedup_unavailable"
+    );
     world.kv.down.set(false);
     world.pass_minutes(1);
     calm(&world);
@@ -94,7 +103,11 @@ fn a_lost_reply_of_any_statement_changes_no_answer() {
             }
             let number = counter.get();
             counter.set(number + 1);
-            if number == lost { Fate::LostReply } else { Fate::Fine }
+            if number == lost {
+                Fate::LostReply
+            } else {
+                Fate::Fine
+            }
         });
         let isolate = world.isolate(1);
         let call = Call::of("article 1").key("order-1").to(&[("hook", "in")]);
@@ -117,7 +130,10 @@ fn a_database_that_cannot_be_reached_refuses_before_anything_is_spent() {
     world.refuse(|_| Some(DbError::Overloaded("D1 DB is overloaded.".to_owned())));
     let isolate = world.isolate(1);
     let refused = world.ask(&isolate, &Call::of("article 1"));
-    assert_eq!((refused.status, refused.code().as_str()), (503, "store_unavailable"));
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (503, "store_unavailable")
+    );
     assert!(refused.header("retry-after").is_some());
     assert_eq!(world.gemini.asked(), 0);
     world.refuse_nothing();
@@ -131,8 +147,13 @@ fn an_isolate_that_knows_nothing_asks_each_store_for_its_environment_once() {
     let world = Setup::default().build();
     let isolate = world.cold_isolate(1);
     assert_eq!(world.ask(&isolate, &Call::of("article 1")).status, 201);
-    world.db.query("UPDATE meta SET value = 'production' WHERE name = 'environment'");
+    world
+        .db
+        .query("UPDATE meta SET value = 'production' WHERE name = 'environment'");
     let foreign = world.ask(&world.cold_isolate(1), &Call::of("article 2"));
-    assert_eq!((foreign.status, foreign.code().as_str()), (500, "misconfigured"));
+    assert_eq!(
+        (foreign.status, foreign.code().as_str()),
+        (500, "misconfigured")
+    );
     assert_eq!(world.gemini.asked(), 1);
 }

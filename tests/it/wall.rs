@@ -41,36 +41,64 @@ fn nothing_of_another_account_can_be_seen_or_touched() {
     let own = world.ask(&isolate, &Call::of("article 1").to(&[("hook", "in")]));
     world.pass_minutes(2);
     let delivery = world.db.texts("SELECT id FROM deliveries")[0].clone();
-    let before = world.db.dump(&[("generations", "id"), ("deliveries", "id")]);
+    let before = world
+        .db
+        .dump(&[("generations", "id"), ("deliveries", "id")]);
     let id = own.id();
     let reason = json!({"action": "abandon", "reason": "not mine"});
     let tries: [(&str, String, Value); 4] = [
         ("GET", format!("/api/v1/generations/{id}"), Value::Null),
         ("POST", format!("/api/v1/generations/{id}/resolve"), reason),
-        ("POST", format!("/api/v1/outbox/{delivery}/requeue"), Value::Null),
-        ("POST", format!("/api/v1/outbox/{delivery}/cancel"), Value::Null),
+        (
+            "POST",
+            format!("/api/v1/outbox/{delivery}/requeue"),
+            Value::Null,
+        ),
+        (
+            "POST",
+            format!("/api/v1/outbox/{delivery}/cancel"),
+            Value::Null,
+        ),
     ];
     for (method, path, body) in tries {
         let answer = world.api_with(&isolate, "other", method, &path, &body);
-        assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{path}");
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (404, "not_found"),
+            "{path}"
+        );
         assert!(!answer.body.contains(&id), "{}", answer.body);
     }
     let lists = [
         "/api/v1/generations".to_owned(),
-        format!("/api/v1/generations?requestId={}", own.header("x-request-id").unwrap()),
+        format!(
+            "/api/v1/generations?requestId={}",
+            own.header("x-request-id").unwrap()
+        ),
         "/api/v1/outbox".to_owned(),
     ];
     for path in lists {
         let answer = world.api(&isolate, "other", "GET", &path);
         assert_eq!(answer.status, 200, "{}", answer.body);
         assert_eq!(answer.json()["items"], json!([]), "{path}");
-        let named = format!("{path}{}account=default", if path.contains('?') { '&' } else { '?' });
+        let named = format!(
+            "{path}{}account=default",
+            if path.contains('?') { '&' } else { '?' }
+        );
         assert_eq!(world.api(&isolate, "other", "GET", &named).status, 403);
     }
     let foreign = Call::of("article 2").by("other").to(&[("once", "in")]);
     let refused = world.ask(&isolate, &foreign);
-    assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"));
-    assert_eq!(world.db.dump(&[("generations", "id"), ("deliveries", "id")]), before);
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        world
+            .db
+            .dump(&[("generations", "id"), ("deliveries", "id")]),
+        before
+    );
     for path in ["/admin/accounts", "/admin/health"] {
         assert_eq!(world.api(&isolate, "other", "GET", path).status, 403);
     }

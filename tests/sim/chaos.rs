@@ -23,7 +23,10 @@ impl End {
     /// The end of the story.
     pub fn tail(&self) -> String {
         let lines: Vec<&str> = self.story.lines().collect();
-        let last = lines.iter().rposition(|line| line.contains("VIOLATION")).unwrap_or(lines.len());
+        let last = lines
+            .iter()
+            .rposition(|line| line.contains("VIOLATION"))
+            .unwrap_or(lines.len());
         let from = last.saturating_sub(60);
         lines[from..(last + 1).min(lines.len())].join("\n")
     }
@@ -206,7 +209,11 @@ impl Chaos {
             75..85 => self.operate(),
             85..90 => self.deliveries(),
             90..95 => self.outage(),
-            _ => self.world.gemini.latency_ms.set(*self.dice.pick(&[0, 2_000, 20_000, 300_000])),
+            _ => self
+                .world
+                .gemini
+                .latency_ms
+                .set(*self.dice.pick(&[0, 2_000, 20_000, 300_000])),
         }
         self.hear();
     }
@@ -238,7 +245,9 @@ impl Chaos {
             4 if account == "default" => call.to(&[("once", "in")]),
             _ => call.to(&[("archive", "{account}/{id}.md")]),
         };
-        self.prompts.entry(prompt.clone()).or_insert_with(|| call.clone());
+        self.prompts
+            .entry(prompt.clone())
+            .or_insert_with(|| call.clone());
         if self.dice.chance(200) {
             call = call.header("prefer", "respond-async");
         } else if self.dice.chance(200) {
@@ -250,7 +259,8 @@ impl Chaos {
         let handle = self.world.begin(&isolate, &call.named(&name));
         self.waiting.push(Waiting { handle, prompt });
         if self.dice.chance(500) {
-            self.world.pass_ms(i64::try_from(self.dice.below(3_000)).unwrap());
+            self.world
+                .pass_ms(i64::try_from(self.dice.below(3_000)).unwrap());
         }
     }
 
@@ -286,8 +296,17 @@ impl Chaos {
 
     /// Isolates and Durable Objects come and go.
     fn churn(&mut self) {
-        let mut homes: Vec<u64> = self.world.actors.homes().iter().map(|(_, home)| *home).collect();
-        let isolates = self.isolates.iter().filter(|isolate| isolate.app.borrow().is_some());
+        let mut homes: Vec<u64> = self
+            .world
+            .actors
+            .homes()
+            .iter()
+            .map(|(_, home)| *home)
+            .collect();
+        let isolates = self
+            .isolates
+            .iter()
+            .filter(|isolate| isolate.app.borrow().is_some());
         homes.extend(isolates.map(|isolate| isolate.home));
         if !homes.is_empty() {
             let home = *self.dice.pick(&homes);
@@ -299,7 +318,8 @@ impl Chaos {
     /// A caller goes away.
     fn leave(&mut self) {
         if let Some(waiting) = self.waiting.pop() {
-            self.world.note(format!("the caller for {:?} goes away", waiting.prompt));
+            self.world
+                .note(format!("the caller for {:?} goes away", waiting.prompt));
             self.world.exec.cancel(waiting.handle.id);
         }
     }
@@ -334,7 +354,9 @@ impl Chaos {
 
     fn call_api(&mut self, who: &str, method: &str, path: &str, body: &serde_json::Value) {
         let isolate = self.isolate();
-        let handle = self.world.send(&isolate, "person", api_request(who, method, path, body));
+        let handle = self
+            .world
+            .send(&isolate, "person", api_request(who, method, path, body));
         self.waiting.push(Waiting {
             handle,
             prompt: String::new(),
@@ -398,7 +420,8 @@ impl Chaos {
 
     fn judge_person(&self, answer: &Answer) {
         if ![200, 202, 404, 409, 503].contains(&answer.status) {
-            self.world.violate(format!("a person was answered {answer:?}"));
+            self.world
+                .violate(format!("a person was answered {answer:?}"));
         }
     }
 
@@ -417,7 +440,10 @@ impl Chaos {
                     world.violate(format!("{prompt:?} got another's answer: {text:?}"));
                 }
                 drop(ledger);
-                let known = self.bodies.entry(answer.id()).or_insert_with(|| answer.body.clone());
+                let known = self
+                    .bodies
+                    .entry(answer.id())
+                    .or_insert_with(|| answer.body.clone());
                 if *known != answer.body {
                     world.violate(format!("{prompt:?} got another body than the first caller"));
                 }
@@ -449,7 +475,13 @@ impl Chaos {
         self.ask_all();
         self.pass_whole(3);
         self.drain_all();
-        at_rest(&self.world, Rest { owed: true, unknown: false });
+        at_rest(
+            &self.world,
+            Rest {
+                owed: true,
+                unknown: false,
+            },
+        );
         self.tally();
         self.purge();
     }
@@ -472,13 +504,17 @@ impl Chaos {
         for line in open {
             let mut words = line.splitn(3, ' ');
             let (id, account) = (words.next().unwrap(), words.next().unwrap());
-            self.world.allowed.borrow_mut().push(words.next().unwrap().to_owned());
+            self.world
+                .allowed
+                .borrow_mut()
+                .push(words.next().unwrap().to_owned());
             let body = json!({"action": "abandon", "reason": "the run is over"});
             let path = format!("/api/v1/generations/{id}/resolve");
             let isolate = self.isolate();
             let answer = self.world.api_with(&isolate, account, "POST", &path, &body);
             if answer.status != 200 {
-                self.world.violate(format!("{id} can't be given up: {answer:?}"));
+                self.world
+                    .violate(format!("{id} can't be given up: {answer:?}"));
             }
         }
     }
@@ -496,8 +532,12 @@ impl Chaos {
             self.world.tick(minute);
             self.world.pass_ms(25_000);
         }
-        let owed = self.world.db.show("SELECT * FROM deliveries WHERE status = 'pending'");
-        self.world.violate(format!("a delivery is never done: {owed}"));
+        let owed = self
+            .world
+            .db
+            .show("SELECT * FROM deliveries WHERE status = 'pending'");
+        self.world
+            .violate(format!("a delivery is never done: {owed}"));
     }
 
     /// P5: whatever failed, its own retry is not swallowed.
@@ -507,7 +547,8 @@ impl Chaos {
             let answer = self.world.ask(&isolate, &call.named("last"));
             self.judge(&prompt, &answer);
             if ![200, 201, 402].contains(&answer.status) {
-                self.world.violate(format!("{prompt:?} is not answered in the end: {answer:?}"));
+                self.world
+                    .violate(format!("{prompt:?} is not answered in the end: {answer:?}"));
             }
         }
     }
@@ -525,16 +566,19 @@ impl Chaos {
 
     /// After their retention all rows go, and nothing that hangs on them stays.
     fn purge(&mut self) {
-        let unknown = self.world.db.texts(
-            "SELECT id FROM deliveries WHERE status = 'outcome_unknown' ORDER BY id",
-        );
+        let unknown = self
+            .world
+            .db
+            .texts("SELECT id FROM deliveries WHERE status = 'outcome_unknown' ORDER BY id");
         for id in unknown {
             let path = format!("/api/v1/outbox/{id}/cancel");
             let isolate = self.isolate();
             self.world.api(&isolate, "admin", "POST", &path);
         }
         let all = self.world.db.integers("SELECT COUNT(*) FROM generations")[0];
-        self.world.exec.run_to(self.world.exec.now_ms() + 31 * 24 * 60 * MINUTE);
+        self.world
+            .exec
+            .run_to(self.world.exec.now_ms() + 31 * 24 * 60 * MINUTE);
         for _ in 0..8 {
             let ten = 10 * MINUTE;
             let next = (self.world.exec.now_ms() / ten + 1) * ten;
@@ -542,15 +586,25 @@ impl Chaos {
             self.world.tick(next);
             self.world.pass_ms(20_000);
         }
-        for table in ["generations", "claims", "outputs", "deliveries", "request_bodies"] {
-            let left = self.world.db.show(&format!("SELECT * FROM {table} LIMIT 3"));
+        for table in [
+            "generations",
+            "claims",
+            "outputs",
+            "deliveries",
+            "request_bodies",
+        ] {
+            let left = self
+                .world
+                .db
+                .show(&format!("SELECT * FROM {table} LIMIT 3"));
             if !left.is_empty() {
                 self.world.violate(format!("{table} is not purged: {left}"));
             }
         }
         let graves = self.world.db.integers("SELECT COUNT(*) FROM tombstones")[0];
         if graves < all {
-            self.world.violate(format!("{all} generations and {graves} tombstones"));
+            self.world
+                .violate(format!("{all} generations and {graves} tombstones"));
         }
     }
 

@@ -28,7 +28,11 @@ const SEEDS: u64 = 150;
 
 #[test]
 fn every_promise_holds_under_every_seed() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
     if let Some(seed) = number("SIM_SEED") {
         let end = chaos::run(seed);
         println!("{}", end.story);
@@ -50,7 +54,10 @@ fn every_promise_holds_under_every_seed() {
     }
     println!("{seeds} seeds: {totals:?}");
     // A simulation in which nothing happens proves nothing.
-    assert!(totals.made > seeds && totals.replays > seeds && totals.deaths > seeds, "{totals:?}");
+    assert!(
+        totals.made > seeds && totals.replays > seeds && totals.deaths > seeds,
+        "{totals:?}"
+    );
 }
 
 #[test]

@@ -12,7 +12,9 @@ use super::world::World;
 pub fn purchase_is_allowed(world: &World, prompt: &str) {
     let earlier: Vec<Entry> = {
         let ledger = world.gemini.ledger.borrow();
-        let same = ledger.iter().filter(|entry| entry.prompt == prompt && entry.act.bills());
+        let same = ledger
+            .iter()
+            .filter(|entry| entry.prompt == prompt && entry.act.bills());
         same.cloned().collect()
     };
     for entry in earlier {
@@ -23,7 +25,12 @@ pub fn purchase_is_allowed(world: &World, prompt: &str) {
 }
 
 fn again_is_allowed(world: &World, prompt: &str, entry: &Entry) -> Result<(), String> {
-    if world.allowed.borrow().iter().any(|allowed| allowed == prompt) {
+    if world
+        .allowed
+        .borrow()
+        .iter()
+        .any(|allowed| allowed == prompt)
+    {
         return Ok(());
     }
     if let Some(state) = state_of_text(world, &entry.text) {
@@ -63,6 +70,7 @@ fn is_cut_off(world: &World, entry: &Entry) -> bool {
 
 /// (state, owed, expires_at, anchor_at, operation) of the generation that holds a text.
 fn state_of_text(world: &World, text: &str) -> Option<(String, bool, i64, i64, bool)> {
+    let text = super::gemini::tail_of(text);
     let rows = world.db.query(&format!(
         "SELECT g.state, EXISTS (SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
            AND d.status IN ('waiting', 'pending', 'outcome_unknown')) AS owed, g.expires_at, \
@@ -75,8 +83,16 @@ fn state_of_text(world: &World, text: &str) -> Option<(String, bool, i64, i64, b
         SqlValue::Integer(value) => *value,
         other => panic!("{other:?}"),
     };
-    let SqlValue::Text(state) = &row[0].1 else { panic!("a state is a text") };
-    Some((state.clone(), number(1) != 0, number(2), number(3), number(4) != 0))
+    let SqlValue::Text(state) = &row[0].1 else {
+        panic!("a state is a text")
+    };
+    Some((
+        state.clone(),
+        number(1) != 0,
+        number(2),
+        number(3),
+        number(4) != 0,
+    ))
 }
 
 fn after_commit(
@@ -121,16 +137,17 @@ pub fn every_step(world: &World) {
              WHERE c.spent + c.reserved > a.daily_credits",
         ),
         (
-            "what is not settled holds its key",
-            "SELECT g.id, g.state FROM generations g \
-             WHERE g.state IN ('queued', 'running', 'unknown', 'held') AND NOT EXISTS ( \
-               SELECT 1 FROM claims c \
-               WHERE c.claim_key = g.claim_key AND c.generation_id = g.id)",
+            "what is not settled holds its key alone",
+            "SELECT claim_key, COUNT(*) FROM generations \
+             WHERE state IN ('queued', 'running', 'unknown', 'held') \
+             GROUP BY claim_key HAVING COUNT(*) > 1",
         ),
         (
-            "a claim names a generation of its own key",
-            "SELECT c.* FROM claims c WHERE NOT EXISTS (SELECT 1 FROM generations g \
-               WHERE g.id = c.generation_id AND g.claim_key = c.claim_key)",
+            "what is generated is owed exactly while a delivery of it is",
+            "SELECT g.id, g.purge_at FROM generations g WHERE g.state = 'generated' \
+             AND (g.purge_at IS NULL) <> EXISTS (SELECT 1 FROM deliveries d \
+               WHERE d.generation_id = g.id \
+                 AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
         ),
         (
             "what is bought is stored whole",
@@ -269,7 +286,10 @@ fn destinations_agree(world: &World) {
         if !receipt.signed {
             world.violate(format!("a webhook is not signed: {receipt:?}"));
         }
-        bodies.entry(receipt.id.clone()).or_default().insert(receipt.body.clone());
+        bodies
+            .entry(receipt.id.clone())
+            .or_default()
+            .insert(receipt.body.clone());
     }
     for (id, bodies) in &bodies {
         if bodies.len() > 1 {
@@ -284,15 +304,26 @@ fn destinations_agree(world: &World) {
             world.violate(format!("{id} is said to be published and never arrived"));
         }
     }
-    for id in world.db.texts("SELECT id FROM deliveries WHERE publisher = 'once'") {
+    for id in world
+        .db
+        .texts("SELECT id FROM deliveries WHERE publisher = 'once'")
+    {
         if effects.get(&id).copied().unwrap_or_default() > 1 {
-            world.violate(format!("{id} arrived more than once at an at_most_once receiver"));
+            world.violate(format!(
+                "{id} arrived more than once at an at_most_once receiver"
+            ));
         }
     }
-    for target in world.db.texts(
-        "SELECT target FROM deliveries WHERE status = 'published' AND publisher = 'archive'",
-    ) {
-        if !world.r2.objects.borrow().contains_key(&format!("articles/{target}")) {
+    for target in world
+        .db
+        .texts("SELECT target FROM deliveries WHERE status = 'published' AND publisher = 'archive'")
+    {
+        if !world
+            .r2
+            .objects
+            .borrow()
+            .contains_key(&format!("articles/{target}"))
+        {
             world.violate(format!("{target} is said to be published and is not there"));
         }
     }
@@ -310,7 +341,13 @@ fn destinations_agree(world: &World) {
 
 /// No log line holds a prompt, an output or a secret.
 fn nothing_is_told(world: &World) {
-    let secrets = ["of Gemini", "gemini-secret", "opk_", "admin-secret", "whsec_"];
+    let secrets = [
+        "of Gemini",
+        "gemini-secret",
+        "opk_",
+        "admin-secret",
+        "whsec_",
+    ];
     for line in world.logs.borrow().iter() {
         if secrets.iter().any(|secret| line.contains(secret)) {
             world.violate(format!("a log line tells too much: {line}"));

@@ -47,7 +47,11 @@ impl Answer {
 
     pub fn text(&self, pointer: &str) -> String {
         let value = self.json();
-        value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        value
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// The stable code of an error.
@@ -57,7 +61,11 @@ impl Answer {
 
     pub fn id(&self) -> String {
         let id = self.text("/id");
-        if id.is_empty() { self.text("/generationId") } else { id }
+        if id.is_empty() {
+            self.text("/generationId")
+        } else {
+            id
+        }
     }
 
     pub fn is_replay(&self) -> bool {
@@ -126,7 +134,10 @@ impl Call {
 
     fn request(&self) -> Request {
         let mut headers = self.headers.clone();
-        headers.push(("authorization".to_owned(), format!("Bearer {}", key_of(&self.account))));
+        headers.push((
+            "authorization".to_owned(),
+            format!("Bearer {}", key_of(&self.account)),
+        ));
         Request {
             method: "POST".to_owned(),
             path: "/api/v1/generations".to_owned(),
@@ -156,7 +167,12 @@ impl World {
     pub fn ask(&self, isolate: &Rc<Isolate>, call: &Call) -> Answer {
         let handle = self.begin(isolate, call);
         let answer = self.exec.finish(&handle).expect("the isolate lives");
-        self.note(format!("{} <- {} {}", call.name, answer.status, answer.code()));
+        self.note(format!(
+            "{} <- {} {}",
+            call.name,
+            answer.status,
+            answer.code()
+        ));
         answer
     }
 
@@ -176,7 +192,11 @@ impl World {
     ) -> Answer {
         let handle = self.send(isolate, "api", api_request(who, method, path, body));
         let answer = self.exec.finish(&handle).expect("the isolate lives");
-        self.note(format!("{method} {path} <- {} {}", answer.status, answer.code()));
+        self.note(format!(
+            "{method} {path} <- {} {}",
+            answer.status,
+            answer.code()
+        ));
         answer
     }
 
@@ -190,9 +210,17 @@ impl World {
 
 /// A request of an account, or of `admin`.
 pub fn api_request(who: &str, method: &str, path: &str, body: &Value) -> Request {
-    let key = if who == "admin" { ADMIN.to_owned() } else { key_of(who) };
+    let key = if who == "admin" {
+        ADMIN.to_owned()
+    } else {
+        key_of(who)
+    };
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let body = if body.is_null() {
+        Vec::new()
+    } else {
+        body.to_string().into_bytes()
+    };
     Request {
         method: method.to_owned(),
         path: path.to_owned(),

@@ -110,7 +110,9 @@ impl Exec {
     /// The name of the task being polled.
     pub fn current(&self) -> Rc<str> {
         let current = self.0.current.borrow();
-        current.as_ref().map_or_else(|| Rc::from("-"), |(_, name)| Rc::clone(name))
+        current
+            .as_ref()
+            .map_or_else(|| Rc::from("-"), |(_, name)| Rc::clone(name))
     }
 
     /// Spawns a task named after its parent, or `name` where there is none.
@@ -179,7 +181,10 @@ impl Exec {
         let doomed: Vec<u64> = {
             let tasks = self.0.tasks.borrow();
             let of_home = tasks.iter().filter(|(_, slot)| slot.home == home);
-            of_home.filter(|(_, slot)| slot.work.is_some()).map(|(id, _)| *id).collect()
+            of_home
+                .filter(|(_, slot)| slot.work.is_some())
+                .map(|(id, _)| *id)
+                .collect()
         };
         for id in doomed {
             self.cancel(id);
@@ -199,8 +204,12 @@ impl Exec {
 
     fn ready(&self) -> Vec<(u64, Rc<str>)> {
         let tasks = self.0.tasks.borrow();
-        let ready = tasks.iter().filter(|(_, slot)| slot.ready.0.load(Ordering::Relaxed));
-        ready.map(|(id, slot)| (*id, Rc::clone(&slot.name))).collect()
+        let ready = tasks
+            .iter()
+            .filter(|(_, slot)| slot.ready.0.load(Ordering::Relaxed));
+        ready
+            .map(|(id, slot)| (*id, Rc::clone(&slot.name)))
+            .collect()
     }
 
     /// Polls one ready task, or moves the clock to the next timer (never past `until_ms`).
@@ -225,14 +234,24 @@ impl Exec {
         self.0.steps.set(self.0.steps.get() + 1);
         let (mut work, ready, name, home) = {
             let mut tasks = self.0.tasks.borrow_mut();
-            let Some(slot) = tasks.get_mut(&id) else { return };
+            let Some(slot) = tasks.get_mut(&id) else {
+                return;
+            };
             slot.ready.0.store(false, Ordering::Relaxed);
             let work = slot.work.take().expect("a task is polled once at a time");
-            (work, Arc::clone(&slot.ready), Rc::clone(&slot.name), slot.home)
+            (
+                work,
+                Arc::clone(&slot.ready),
+                Rc::clone(&slot.name),
+                slot.home,
+            )
         };
         let before = self.0.current.replace(Some((id, name)));
         let waker = Waker::from(ready);
-        let done = work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let done = work
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_ready();
         self.0.current.replace(before);
         if done || self.is_dead(home) {
             let slot = self.0.tasks.borrow_mut().remove(&id);
@@ -293,7 +312,11 @@ impl Exec {
     pub fn finish<T>(&self, handle: &Handle<T>) -> Option<T> {
         let mut steps = 0_u64;
         while !handle.is_done() && self.is_alive(handle.id) {
-            assert_ne!(self.step(i64::MAX), Step::Idle, "the task waits for nothing");
+            assert_ne!(
+                self.step(i64::MAX),
+                Step::Idle,
+                "the task waits for nothing"
+            );
             steps += 1;
             assert!(steps < 5_000_000, "the task does not end");
         }

@@ -105,5 +105,7 @@ impl Dice {
 /// A stable hash of a text.
 pub fn hash(text: &str) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325_u64;
-    text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(start, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

@@ -101,7 +101,11 @@ impl Gemini {
 
     /// How many calls were billed.
     pub fn billed(&self) -> usize {
-        self.ledger.borrow().iter().filter(|entry| entry.act.bills()).count()
+        self.ledger
+            .borrow()
+            .iter()
+            .filter(|entry| entry.act.bills())
+            .count()
     }
 
     /// How many calls came.
@@ -118,10 +122,20 @@ impl Gemini {
     }
 }
 
+/// What of a text the last chunk of a stream holds: enough to find it by, in any form.
+pub fn tail_of(text: &str) -> &str {
+    text.get(HEAD_BYTES..).unwrap_or(text)
+}
+
+/// What of a text comes in the first chunk of a stream.
+const HEAD_BYTES: usize = 5;
+
 /// The last prompt in a request's body.
 pub fn prompt_of(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = body.pointer("/contents/0/parts/0/text").and_then(Value::as_str);
+    let text = body
+        .pointer("/contents/0/parts/0/text")
+        .and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
 }
 
@@ -136,27 +150,33 @@ pub fn answer(act: Act, text: &str, stream: bool) -> (u16, Vec<Option<Vec<u8>>>)
         }
         json!({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m-001"})
     };
-    let error = |code: u16, status: &str| {
-        json!({"error": {"code": code, "message": "Refused by the model.", "status": status}})
-    };
+    let error = |code: u16, status: &str| json!({"error": {"code": code, "message": "Refused by the model.", "status": status}});
     let event = |value: &Value| Some(format!("data: {value}\r\n\r\n").into_bytes());
-    let (head, tail) = text.split_at(5);
-    let reason = if let Act::Ends(reason) = act { reason } else { "STOP" };
+    let (head, tail) = text.split_at(HEAD_BYTES);
+    let reason = if let Act::Ends(reason) = act {
+        reason
+    } else {
+        "STOP"
+    };
     let first = event(&chunk(head, None));
     let last = event(&chunk(tail, Some(reason)));
     let (status, pieces) = match act {
         Act::Refuse(status, word) => (status, vec![Some(error(status, word).to_string().into())]),
         Act::DayQuota => (429, vec![Some(day_quota().to_string().into())]),
-        Act::Deadline => {
-            (504, vec![Some(error(504, "DEADLINE_EXCEEDED").to_string().into())])
-        }
+        Act::Deadline => (
+            504,
+            vec![Some(error(504, "DEADLINE_EXCEEDED").to_string().into())],
+        ),
         Act::Page(status) => (status, vec![Some(b"<html>Bad gateway</html>".to_vec())]),
         Act::CutMiddle => (200, vec![first, None]),
         Act::CutAfter => (200, vec![first, last, None]),
         Act::ErrorAfterOutput => (200, vec![first, event(&error(503, "UNAVAILABLE"))]),
         Act::ErrorBefore => (200, vec![event(&error(503, "UNAVAILABLE"))]),
         _ if stream => (200, vec![first, last]),
-        _ => (200, vec![Some(chunk(text, Some(reason)).to_string().into())]),
+        _ => (
+            200,
+            vec![Some(chunk(text, Some(reason)).to_string().into())],
+        ),
     };
     (status, pieces)
 }

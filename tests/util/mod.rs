@@ -1,7 +1,11 @@
 //! The simulated world that the service is tested in: every port, with its weaknesses, on virtual
 //! time.
 
-#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses a part of it"
+)]
 
 pub mod check;
 pub mod client;

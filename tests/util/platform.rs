@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::channel::oneshot;
 use oncepress::app::{App, RunnerError};
 use oncepress::cron::tick;
 use oncepress::idempotency::actor::{Actor, ActorStorage};
+use oncepress::idempotency::live::{Feed, Step};
 use oncepress::idempotency::queue::{Disposition, work};
 use oncepress::ports::Task;
 use oncepress::time::{Span, Timestamp};
@@ -46,7 +48,11 @@ impl Actors {
     /// An incarnation died with its isolate.
     pub fn forget(&self, home: u64) {
         for host in self.0.borrow().values() {
-            let dead = host.live.borrow().as_ref().is_some_and(|live| live.0 == home);
+            let dead = host
+                .live
+                .borrow()
+                .as_ref()
+                .is_some_and(|live| live.0 == home);
             if dead {
                 host.live.borrow_mut().take();
             }
@@ -71,7 +77,9 @@ impl Actors {
     /// What is durable of every object.
     pub fn records(&self) -> Vec<(String, Option<String>)> {
         let all = self.0.borrow();
-        all.iter().map(|(name, host)| (name.clone(), host.record.borrow().clone())).collect()
+        all.iter()
+            .map(|(name, host)| (name.clone(), host.record.borrow().clone()))
+            .collect()
     }
 }
 
@@ -155,6 +163,32 @@ impl World {
         receiver
     }
 
+    /// Has an object pass its run on: first whether it knows it, then step by step.
+    pub fn follow_actor(
+        &self,
+        name: &str,
+        given: usize,
+    ) -> UnboundedReceiver<Result<Option<Step>, RunnerError>> {
+        let (home, actor, app) = self.live(name);
+        let (sender, receiver) = unbounded();
+        self.exec.spawn(home, "stream", async move {
+            let mut follower = match actor.follow(&app, given).await {
+                Ok(follower) => follower,
+                Err(error) => return drop(sender.unbounded_send(Err(error))),
+            };
+            let _ = sender.unbounded_send(Ok(None));
+            loop {
+                let step = follower.next().await;
+                let more = matches!(step, Ok(Step::Piece(_)));
+                let listened = sender.unbounded_send(step.map(Some)).is_ok();
+                if !more || !listened {
+                    return;
+                }
+            }
+        });
+        receiver
+    }
+
     /// Sets an object's one alarm.
     pub fn set_alarm(&self, name: &str, after_ms: i64) {
         let host = self.actors.host(name);
@@ -193,7 +227,13 @@ impl World {
 
     /// Ends an object's incarnation: deployed, evicted or crashed.
     pub fn evict(&self, name: &str) {
-        let live = self.actors.host(name).live.borrow().as_ref().map(|live| live.0);
+        let live = self
+            .actors
+            .host(name)
+            .live
+            .borrow()
+            .as_ref()
+            .map(|live| live.0);
         if let Some(home) = live {
             self.kill(home);
         }
@@ -257,7 +297,7 @@ impl World {
         let (sender, receiver) = oneshot::channel();
         let (queue, body) = (queue.to_owned(), body.to_owned());
         self.exec.spawn(isolate.home, "consumer", async move {
-            let disposition = work(&app, &queue, &body).await;
+            let disposition = work(&app, &isolate.guard, &queue, &body).await;
             app.flush_now().await;
             let _ = sender.send(disposition);
         });
@@ -268,7 +308,10 @@ impl World {
     pub fn deliver(&self, isolate: &Isolate, queue: &str, body: &str) -> Handle<Disposition> {
         let app = isolate.app.borrow().clone().unwrap();
         let (queue, body) = (queue.to_owned(), body.to_owned());
-        self.exec.spawn(isolate.home, "consumer", async move { work(&app, &queue, &body).await })
+        let guard = Rc::clone(&isolate.guard);
+        self.exec.spawn(isolate.home, "consumer", async move {
+            work(&app, &guard, &queue, &body).await
+        })
     }
 
     /// One firing of the cron trigger, in an isolate of its own.

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use futures::StreamExt as _;
+use futures::channel::mpsc::UnboundedReceiver;
 use futures_util::future::{Either, select};
 use oncepress::app::{App, Background, Runner, RunnerError};
+use oncepress::idempotency::live::{Feed, Step};
 use oncepress::idempotency::record::{Job, Settlement};
 use oncepress::ports::{
     ByteSource, Clock, Database, DbError, HttpAnswer, HttpError, HttpRequest, IsolateCache,
@@ -97,13 +100,20 @@ impl Database for Port {
             }
             let result = fate.acts().then(|| self.world.db.run(&statements));
             let changed = |rows: &Vec<Rows>| rows.iter().any(|rows| rows.changes > 0);
-            if result.as_ref().is_some_and(|result| result.as_ref().is_ok_and(changed)) {
+            if result
+                .as_ref()
+                .is_some_and(|result| result.as_ref().is_ok_and(changed))
+            {
                 let watch = self.world.watch.borrow().clone();
                 if let Some(watch) = watch {
                     watch(&self.world);
                 }
             }
-            let seen = if fate == Fate::Fine { format!("{result:?}") } else { String::new() };
+            let seen = if fate == Fate::Fine {
+                format!("{result:?}")
+            } else {
+                String::new()
+            };
             self.after(fate, &seen).await;
             match result {
                 Some(result) if fate == Fate::Fine => result,
@@ -134,8 +144,14 @@ impl KeyValue for Port {
         ttl: Option<Span>,
     ) -> Task<'a, Result<(), KvError>> {
         Box::pin(async move {
-            let what = value.split([' ', '\n']).next().unwrap_or_default().to_owned();
-            let fate = self.gate(Kind::KvPut, &format!("put {} {what}", short(key))).await;
+            let what = value
+                .split([' ', '\n'])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let fate = self
+                .gate(Kind::KvPut, &format!("put {} {what}", short(key)))
+                .await;
             let down = self.world.kv.down.get() || self.world.kv.writes_down.get();
             let mut result = Ok(());
             if fate.acts() && !down {
@@ -153,7 +169,9 @@ impl KeyValue for Port {
 
     fn delete<'a>(&'a self, key: &'a str) -> Task<'a, Result<(), KvError>> {
         Box::pin(async move {
-            let fate = self.gate(Kind::KvOther, &format!("delete {}", short(key))).await;
+            let fate = self
+                .gate(Kind::KvOther, &format!("delete {}", short(key)))
+                .await;
             let down = self.world.kv.down.get() || self.world.kv.writes_down.get();
             if fate.acts() && !down {
                 let (place, now) = (self.isolate.location, self.now_ms());
@@ -223,14 +241,16 @@ impl Objects for Port {
         key: &'a str,
         object: Object,
     ) -> Task<'a, Result<PutNew, ObjectError>> {
-        Box::pin(self.object(format!("put_new {}", short(key)), move |world| {
-            let mut objects = world.r2.objects.borrow_mut();
-            if objects.contains_key(key) {
-                return PutNew::Exists;
-            }
-            objects.insert(key.to_owned(), object);
-            PutNew::Created
-        }))
+        Box::pin(
+            self.object(format!("put_new {}", short(key)), move |world| {
+                let mut objects = world.r2.objects.borrow_mut();
+                if objects.contains_key(key) {
+                    return PutNew::Exists;
+                }
+                objects.insert(key.to_owned(), object);
+                PutNew::Created
+            }),
+        )
     }
 
     fn put<'a>(&'a self, key: &'a str, object: Object) -> Task<'a, Result<(), ObjectError>> {
@@ -269,7 +289,9 @@ impl Outbound for Port {
 impl Port {
     async fn ask_gemini(&self, request: HttpRequest) -> Result<HttpAnswer, HttpError> {
         let prompt = prompt_of(&request.body);
-        let fate = self.gate(Kind::Gemini, &format!("generate {prompt:?}")).await;
+        let fate = self
+            .gate(Kind::Gemini, &format!("generate {prompt:?}"))
+            .await;
         if !fate.acts() {
             return Err(HttpError::Lost("reset by peer".to_owned()));
         }
@@ -281,7 +303,11 @@ impl Port {
             return Err(HttpError::Lost("reset by peer".to_owned()));
         }
         let timeout = request.timeout.millis();
-        let wait = if act == Act::Hang { timeout } else { self.world.gemini.latency_ms.get() };
+        let wait = if act == Act::Hang {
+            timeout
+        } else {
+            self.world.gemini.latency_ms.get()
+        };
         self.world.exec.sleep(wait.min(timeout)).await;
         if act == Act::Hang || wait >= timeout {
             return Err(HttpError::TimedOut);
@@ -340,7 +366,9 @@ impl Port {
             found.map(|(_, value)| value.clone()).unwrap_or_default()
         };
         let id = header("webhook-id");
-        let fate = self.gate(Kind::Hook, &format!("{host} {}", short(&id))).await;
+        let fate = self
+            .gate(Kind::Hook, &format!("{host} {}", short(&id)))
+            .await;
         if !fate.acts() {
             return Err(HttpError::Lost("reset by peer".to_owned()));
         }
@@ -477,7 +505,9 @@ impl Runner for Port {
     ) -> Task<'_, Result<Option<Settlement>, RunnerError>> {
         Box::pin(async move {
             let name = job.generation_id.clone();
-            let fate = self.gate(Kind::Runner, &format!("start {}", short(&name))).await;
+            let fate = self
+                .gate(Kind::Runner, &format!("start {}", short(&name)))
+                .await;
             let reply = fate.acts().then(|| {
                 self.world.call_actor(&name, move |actor, app| {
                     Box::pin(async move { actor.start(&app, job, body, wait).await })
@@ -501,6 +531,49 @@ impl Runner for Port {
                 })
             });
             self.hear(fate, reply).await
+        })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        generation_id: &'a str,
+        given: usize,
+    ) -> Task<'a, Result<Box<dyn Feed>, RunnerError>> {
+        Box::pin(async move {
+            let label = format!("follow {} from {given}", short(generation_id));
+            let fate = self.gate(Kind::Runner, &label).await;
+            let lost = || RunnerError::Unreachable("Network connection lost.".to_owned());
+            let steps = fate
+                .acts()
+                .then(|| self.world.follow_actor(generation_id, given));
+            self.after(fate, "followed").await;
+            let mut steps = Steps(steps.filter(|_| fate == Fate::Fine).ok_or_else(lost)?);
+            // The first message is the head: whether the object knows the run.
+            steps.head().await?;
+            Ok(Box::new(steps) as Box<dyn Feed>)
+        })
+    }
+}
+
+/// An object's steps on their way; the connection breaks where the object dies.
+struct Steps(UnboundedReceiver<Result<Option<Step>, RunnerError>>);
+
+impl Steps {
+    async fn message(&mut self) -> Result<Option<Step>, RunnerError> {
+        let lost = || RunnerError::Unreachable("Network connection lost.".to_owned());
+        self.0.next().await.unwrap_or_else(|| Err(lost()))
+    }
+
+    async fn head(&mut self) -> Result<(), RunnerError> {
+        self.message().await.map(|_| ())
+    }
+}
+
+impl Feed for Steps {
+    fn next(&mut self) -> Task<'_, Result<Step, RunnerError>> {
+        Box::pin(async move {
+            let lost = || RunnerError::Unreachable("Network connection lost.".to_owned());
+            self.message().await?.ok_or_else(lost)
         })
     }
 }
@@ -530,7 +603,11 @@ impl Port {
 fn short(key: &str) -> String {
     let cut = |part: &str| {
         let long = part.len() > 16 && part.bytes().filter(u8::is_ascii_hexdigit).count() > 14;
-        if long { part.chars().take(10).collect() } else { part.to_owned() }
+        if long {
+            part.chars().take(10).collect()
+        } else {
+            part.to_owned()
+        }
     };
     key.split(':').map(cut).collect::<Vec<String>>().join(":")
 }

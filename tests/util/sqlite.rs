@@ -22,7 +22,9 @@ pub struct Sqlite(Option<Connection>);
 
 impl Default for Sqlite {
     fn default() -> Self {
-        let connection = POOL.with(|pool| pool.borrow_mut().pop()).unwrap_or_else(migrated);
+        let connection = POOL
+            .with(|pool| pool.borrow_mut().pop())
+            .unwrap_or_else(migrated);
         connection.execute_batch("SAVEPOINT world").unwrap();
         Self(Some(connection))
     }
@@ -30,7 +32,9 @@ impl Default for Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
-        let Some(connection) = self.0.take() else { return };
+        let Some(connection) = self.0.take() else {
+            return;
+        };
         let clean = connection.execute_batch("ROLLBACK TO world; RELEASE world");
         if clean.is_ok() && !std::thread::panicking() {
             let _ = POOL.try_with(|pool| pool.borrow_mut().push(connection));
@@ -78,14 +82,18 @@ impl Sqlite {
     fn one(&self, sql: &str, params: &[SqlValue]) -> Result<Rows, DbError> {
         check(sql, params)?;
         let connection = self.connection();
-        let mut prepared = connection.prepare_cached(sql).map_err(|error| classify(&error))?;
+        let mut prepared = connection
+            .prepare_cached(sql)
+            .map_err(|error| classify(&error))?;
         let wanted = prepared.parameter_count();
         if wanted != params.len() {
             let why = format!("{wanted} parameters wanted, {} given: {sql}", params.len());
             return Err(DbError::Fatal(why));
         }
         for (index, value) in params.iter().enumerate() {
-            prepared.raw_bind_parameter(index + 1, Bound(value)).map_err(|e| classify(&e))?;
+            prepared
+                .raw_bind_parameter(index + 1, Bound(value))
+                .map_err(|e| classify(&e))?;
         }
         let writes = !prepared.readonly();
         let names: Vec<String> = prepared.column_names().map(str::to_owned).collect();
@@ -110,7 +118,9 @@ impl Sqlite {
 
     /// A question of a test's own, outside the service.
     pub fn query(&self, sql: &str) -> Vec<Vec<(String, SqlValue)>> {
-        self.one(sql, &[]).unwrap_or_else(|error| panic!("{error}: {sql}")).rows
+        self.one(sql, &[])
+            .unwrap_or_else(|error| panic!("{error}: {sql}"))
+            .rows
     }
 
     /// Integers of the first column.
@@ -143,7 +153,11 @@ impl Sqlite {
             });
             cells.collect::<Vec<_>>().join(" ")
         };
-        self.query(sql).into_iter().map(line).collect::<Vec<_>>().join("\n")
+        self.query(sql)
+            .into_iter()
+            .map(line)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// Everything that is stored, in a fixed order: the state of the database as text.
@@ -162,14 +176,19 @@ fn check(sql: &str, params: &[SqlValue]) -> Result<(), DbError> {
         return Err(DbError::Limit("too many SQL variables".to_owned()));
     }
     if sql.len() > SQL_MAX_BYTES {
-        return Err(DbError::Limit("statement too long: SQLITE_TOOBIG".to_owned()));
+        return Err(DbError::Limit(
+            "statement too long: SQLITE_TOOBIG".to_owned(),
+        ));
     }
     let mut bytes = 0;
     for value in params {
         match value {
             SqlValue::Null => {}
             SqlValue::Integer(value) => {
-                assert!(value.abs() < 1 << 53, "{value} is not exact as a double: {sql}");
+                assert!(
+                    value.abs() < 1 << 53,
+                    "{value} is not exact as a double: {sql}"
+                );
             }
             SqlValue::Text(text) => {
                 assert!(!text.contains('\0'), "NUL in a text: {sql}");
@@ -178,7 +197,9 @@ fn check(sql: &str, params: &[SqlValue]) -> Result<(), DbError> {
         }
     }
     if bytes > ROW_MAX_BYTES {
-        return Err(DbError::Limit("string or blob too big: SQLITE_TOOBIG".to_owned()));
+        return Err(DbError::Limit(
+            "string or blob too big: SQLITE_TOOBIG".to_owned(),
+        ));
     }
     Ok(())
 }

@@ -117,13 +117,19 @@ impl Kv {
     pub fn list(&self, prefix: &str, now: i64) -> Vec<String> {
         let versions = self.versions.borrow();
         let names = versions.keys().filter(|key| key.starts_with(prefix));
-        names.filter(|key| self.truth(key, now).is_some()).take(100).cloned().collect()
+        names
+            .filter(|key| self.truth(key, now).is_some())
+            .take(100)
+            .cloned()
+            .collect()
     }
 
     /// Every value that is there now.
     pub fn values(&self, now: i64) -> Vec<(String, String)> {
         let versions = self.versions.borrow();
-        let pairs = versions.keys().filter_map(|key| Some((key.clone(), self.truth(key, now)?)));
+        let pairs = versions
+            .keys()
+            .filter_map(|key| Some((key.clone(), self.truth(key, now)?)));
         pairs.collect()
     }
 }

@@ -222,7 +222,7 @@ impl World {
             timezone: "UTC".to_owned(),
             defaults: "{}".to_owned(),
         };
-        let text = serde_json::to_string(&access).unwrap();
+        let text = oncepress::json_form::write(&access);
         isolate.memory.put(&format!("auth:{hash}"), &text, i64::MAX);
     }
 
@@ -252,6 +252,7 @@ impl World {
 
     /// Whether a text that was bought is in a store, committed or as evidence.
     pub fn is_kept(&self, text: &str) -> bool {
+        let text = super::gemini::tail_of(text);
         let found = format!(
             "SELECT COUNT(*) FROM outputs o JOIN generations g ON g.output_id = o.output_id \
              WHERE instr(o.body, '{text}') > 0"
@@ -262,15 +263,22 @@ impl World {
         });
         in_r2
             || self.db.integers(&found)[0] > 0
-            || self.kv.values(self.exec.now_ms()).iter().any(|(name, value)| {
-                name.starts_with("_oncepress/") && value.contains(text)
-            })
+            || self
+                .kv
+                .values(self.exec.now_ms())
+                .iter()
+                .any(|(name, value)| name.starts_with("_oncepress/") && value.contains(text))
     }
 
     /// One line of the trace.
     pub fn note(&self, line: String) {
         let ms = self.exec.now_ms() - START_MS;
-        let clock = format!("{:>4}:{:02}.{:03}", ms / 60_000, ms / 1_000 % 60, ms % 1_000);
+        let clock = format!(
+            "{:>4}:{:02}.{:03}",
+            ms / 60_000,
+            ms / 1_000 % 60,
+            ms % 1_000
+        );
         self.trace.borrow_mut().push(format!("{clock} {line}"));
     }
 
@@ -305,8 +313,15 @@ impl World {
             Some(plan) => plan(&call),
             None => Fate::Fine,
         };
-        let told = if fate == Fate::Fine { String::new() } else { format!(" => {fate:?}") };
-        self.note(format!("#{index} [{} @{home}] {kind:?} {label}{told}", call.task));
+        let told = if fate == Fate::Fine {
+            String::new()
+        } else {
+            format!(" => {fate:?}")
+        };
+        self.note(format!(
+            "#{index} [{} @{home}] {kind:?} {label}{told}",
+            call.task
+        ));
         if fate == Fate::DieBefore {
             self.kill(home);
             std::future::pending::<()>().await;
@@ -343,7 +358,10 @@ impl World {
 
     /// Whether the database refuses this batch.
     pub fn refused(&self, batch: &[Statement]) -> Option<DbError> {
-        self.refusal.borrow().as_ref().and_then(|refusal| refusal(batch))
+        self.refusal
+            .borrow()
+            .as_ref()
+            .and_then(|refusal| refusal(batch))
     }
 
     /// Has the database refuse what `refusal` says, until told otherwise.
@@ -434,14 +452,27 @@ fn read_settings(setup: &Setup) -> Rc<Settings> {
         ("GEMINI_API_KEY", "gemini-secret".to_owned()),
         ("GEMINI_BASE_URL", "https://gemini.test".to_owned()),
         ("ADMIN_TOKEN", ADMIN.to_owned()),
-        ("HOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
+        (
+            "HOOK_SECRET",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned(),
+        ),
         ("PUBLISHERS", publishers.to_string()),
         ("PIPELINES", pipelines.to_string()),
-        ("RUNNER_MODE", if setup.durable { "durable_object" } else { "inline" }.to_owned()),
+        (
+            "RUNNER_MODE",
+            if setup.durable {
+                "durable_object"
+            } else {
+                "inline"
+            }
+            .to_owned(),
+        ),
     ];
     let text = |name: &str| {
         let all = setup.vars.iter().rev().chain(&standard);
-        all.into_iter().find(|(other, _)| *other == name).map(|(_, text)| text.clone())
+        all.into_iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, text)| text.clone())
     };
     let bound = |_: &str| true;
     let (config, faults) = Config::parse(Sources {
@@ -458,7 +489,12 @@ pub fn label(batch: &[Statement]) -> String {
     let Some(first) = batch.first() else {
         return "nothing".to_owned();
     };
-    first.sql.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+    first
+        .sql
+        .split_whitespace()
+        .take(4)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A world and everything in it: tasks, isolates and stores end with it.

@@ -106,7 +106,7 @@ function groupDeliveries(page) {
  */
 function groupGenerations(page) {
   return gatherGroups(page, "generation", (item) => `${item.site} / ${item.pipeline}`,
-    (item) => faultText(item.heldReason ?? item.error) || finish(item) || (item.state === "unknown" ? t("stuck.unknown") : ""));
+    (item) => faultText(item.detail ?? item.reason) || finish(item) || (item.state === "unknown" ? t("stuck.unknown") : ""));
 }
 
 /** @param {any} item */

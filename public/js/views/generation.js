@@ -52,7 +52,7 @@ function show(found, page, reload) {
  * @param {() => Promise<void>} reload
  */
 function verdict(found, reload) {
-  const why = faultText(found.heldReason ?? found.error);
+  const why = faultText(found.detail ?? found.reason);
   const actions = generationActions(found);
   const classes = { publish: "primary", regenerate: "", abandon: "plain" };
   return h("section", { class: "verdict", "aria-label": t("field.state") },

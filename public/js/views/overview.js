@@ -62,7 +62,7 @@ function headline(facts) {
   const stuck = held.n + unknown.n + dead.n + outcome.n;
   const risk = facts.usage.atRisk;
   if (stuck && risk) {
-    const paid = ["held", "unknown", "dead"].reduce((all, key) => all + (risk[key]?.microUsd ?? 0), 0);
+    const paid = ["held", "unknown", "dead", "outcomeUnknown"].reduce((all, key) => all + (risk[key]?.microUsd ?? 0), 0);
     return t("headline.stuckMoney", { n: stuck, money: money(paid) });
   }
   if (stuck) return t("headline.stuck", { n: stuck });
@@ -187,9 +187,10 @@ function stuckGroup(group, refresh) {
 function riskPart(facts) {
   const risk = facts.usage.atRisk;
   if (!risk) return null;
-  const rows = [["pending", "owed"], ["held", "wait"], ["unknown", "wait"], ["dead", "dead"]]
-    .map(([key, tone]) => ({ key: String(key), tone: String(tone), ...(risk[String(key)] ?? { count: 0, microUsd: 0 }) }));
-  const total = rows.reduce((all, row) => all + (row.microUsd ?? 0), 0);
+  const rows = [["pending", "owed", "pending"], ["held", "wait", "held"], ["unknown", "wait", "unknown"],
+    ["outcomeUnknown", "wait", "outcome_unknown"], ["dead", "dead", "dead"]]
+    .map(([key, tone, state]) => ({ key: String(state), tone: String(tone), ...(risk[String(key)] ?? { count: 0, microUsd: 0 }) }));
+  const total = risk.microUsd ?? rows.reduce((all, row) => all + (row.microUsd ?? 0), 0);
   return side(t("risk.title"), money(total),
     strip(rows.map((row) => ({ tone: row.tone, value: row.microUsd ?? 0 }))),
     h("table", { class: "mini" },

@@ -8,7 +8,7 @@ import { experimental_readRawConfig as readRawConfig } from "wrangler";
 
 import { BASE_CONFIG, EMPTY_STORES, FAULTY_ENTRY, ROOT, STATE, WRANGLER } from "./paths.mjs";
 
-rmSync(STATE, { recursive: true, force: true });
+rmSync(STATE, { recursive: true, force: true, maxRetries: 5 });
 mkdirSync(STATE, { recursive: true });
 
 const { rawConfig } = readRawConfig({ config: join(ROOT, "wrangler.toml") });

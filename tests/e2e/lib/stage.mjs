@@ -1,7 +1,9 @@
 // What most specs need: fakes, a Worker that uses them, a client with a key, and requests that no
 // other test makes.
 
+import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
 
 import { Client } from "./client.mjs";
 import { Fakes } from "./fakes.mjs";
@@ -57,8 +59,11 @@ class Stage {
       : await Client.create(this.worker, "acme");
   }
 
+  /** Ends everything, and sees that no statement was one that the database does not understand. */
   async close() {
     await Promise.all([this.worker?.stop(), this.fakes?.stop()]);
+    const log = this.worker ? await readFile(this.worker.log, "utf8") : "";
+    assert.deepEqual([...new Set(log.match(/.*SQLITE_ERROR.*/g))], [], this.worker?.log);
   }
 
   /** A request with a prompt of its own; `tag` finds it in Gemini's ledger. */
