@@ -1,4 +1,4 @@
-//! One suite for all publishers, run against small models of the destinations.
+//! One suite a port: the stores', and all publishers' against small models of the destinations.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -6,10 +6,16 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
+    clippy::string_slice,
     clippy::unwrap_used,
+    missing_debug_implementations,
     missing_docs,
+    unreachable_pub,
     reason = "tests may"
 )]
+
+#[path = "../util/mod.rs"]
+mod util;
 
 mod crash_walk;
 mod destination;
@@ -19,6 +25,7 @@ mod github;
 mod interleaving;
 mod particulars;
 mod receivers;
+mod store;
 mod suite;
 mod totality;
 mod wordpress;

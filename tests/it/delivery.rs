@@ -48,6 +48,26 @@ fn at_most_once_leaves_an_ambiguous_attempt_to_a_person() {
 }
 
 #[test]
+fn at_most_once_leaves_an_attempt_that_died_to_a_person() {
+    let world = Setup::default().build();
+    world.hooks.then(&[HookAct::TakeThenHang]);
+    let isolate = world.isolate(1);
+    world.ask(&isolate, &Call::of("article 1").to(&[("once", "in")]));
+    for (_, home) in world.actors.homes() {
+        world.kill(home);
+    }
+    world.pass_minutes(10);
+    assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["outcome_unknown"]);
+    assert_eq!(world.hooks.receipts.borrow().len(), 1);
+    let id = world.db.texts("SELECT id FROM deliveries")[0].clone();
+    let path = format!("/api/v1/outbox/{id}/requeue");
+    assert_eq!(world.api(&isolate, "default", "POST", &path).status, 200);
+    world.pass_minutes(2);
+    assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["published"]);
+    assert_eq!(world.hooks.receipts.borrow().len(), 2);
+}
+
+#[test]
 fn a_destination_that_was_down_for_long_gets_everything_once_it_is_back() {
     let world = Setup::default().build();
     world.hooks.habit("hook.test", HookAct::Refuse(500));

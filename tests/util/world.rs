@@ -297,6 +297,7 @@ impl World {
     pub async fn gate(&self, home: u64, kind: Kind, label: &str) -> Fate {
         // A Durable Object takes no event while its storage works: nobody steps in between.
         if kind != Kind::Storage {
+            self.saw(label);
             yield_now().await;
         }
         let index = self.calls.get();
@@ -334,10 +335,15 @@ impl World {
             self.kill(home);
             std::future::pending::<()>().await;
         }
+        self.saw(seen);
+    }
+
+    /// Notes what the calling task sees: with the stores, that is its whole state.
+    fn saw(&self, what: &str) {
         let task = self.exec.current();
         let mut all = self.seen.borrow_mut();
         let known = all.entry(task).or_default();
-        *known = known.rotate_left(7) ^ hash(seen) ^ fate as u64;
+        *known = known.rotate_left(7) ^ hash(what);
     }
 
     /// 16 bytes that depend on the seed, the calling task and how often it asked.
@@ -414,7 +420,22 @@ fn is_summer(at: Timestamp) -> bool {
     (last_sunday(3, 4)..last_sunday(10, 11)).contains(&at.millis())
 }
 
+thread_local! {
+    /// Configurations that were read before: a walk makes thousands of worlds.
+    static SETTINGS: RefCell<BTreeMap<String, Rc<Settings>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
 fn settings(setup: &Setup) -> Rc<Settings> {
+    let key = format!("{} {:?}", setup.durable, setup.vars);
+    let known = SETTINGS.with(|all| all.borrow().get(&key).cloned());
+    known.unwrap_or_else(|| {
+        let fresh = read_settings(setup);
+        SETTINGS.with(|all| all.borrow_mut().insert(key, Rc::clone(&fresh)));
+        fresh
+    })
+}
+
+fn read_settings(setup: &Setup) -> Rc<Settings> {
     let publishers = serde_json::json!({
         "archive": {"kind": "r2", "prefix": "articles/", "accounts": ["default", "other"]},
         "hook": {"kind": "webhook", "url": "https://hook.test/in", "secrets": ["HOOK_SECRET"],
