@@ -187,7 +187,9 @@ async fn regenerate(
     let failed = |error: DbError| store_problem(app, &error);
     let token = app.id("tok_");
     let evidence_id = app.id("gen_");
-    let today = credit_day(app, &generation.account, now).await.map_err(failed)?;
+    let today = credit_day(app, &generation.account, now)
+        .await
+        .map_err(failed)?;
     let mut batch = vec![
         statement(
             KEEP_REPLACED,
@@ -232,7 +234,9 @@ async fn regenerate(
 /// Today, where the account is.
 async fn credit_day(app: &App, account: &str, now: Timestamp) -> Result<String, DbError> {
     let results = app.run(vec![accounts::find(account)]).await?;
-    let zone = first(&results, 0)?.map(|row| row.text("timezone")).transpose()?;
+    let zone = first(&results, 0)?
+        .map(|row| row.text("timezone"))
+        .transpose()?;
     Ok(app.local_date(zone.as_deref().unwrap_or("UTC"), now))
 }
 

@@ -2,8 +2,8 @@
 
 use oncepress::error::Code;
 use oncepress::http::validate::bounds;
-use oncepress::limits;
 use oncepress::time::Span;
+use oncepress::{limits, outbox};
 
 const BEGIN: &str = "<!-- codes: generated from src/error.rs -->\n";
 const END: &str = "<!-- end of codes -->";
@@ -119,6 +119,23 @@ fn every_default_is_told_with_its_value_and_a_reason() {
         (
             "Subrequests of a drain",
             limits::SUBREQUEST_BUDGET_DEFAULT.to_string(),
+        ),
+        (
+            "Deliveries of one generation",
+            limits::DELIVERIES_MAX.to_string(),
+        ),
+        ("Lease of a delivery", minutes(outbox::drain::LEASE)),
+        (
+            "Failures in a row that leave a publisher alone",
+            outbox::circuit::OPEN_AFTER.to_string(),
+        ),
+        (
+            "For how long",
+            format!(
+                "{}, doubled to {}",
+                minutes(outbox::circuit::OPEN_FOR),
+                minutes(outbox::circuit::OPEN_MAX)
+            ),
         ),
     ];
     let codes = Code::ALL.iter().filter_map(|code| {
