@@ -32,7 +32,10 @@ fn a_batch_is_all_or_nothing() {
         let (app, batch) = (app.clone(), vec![insert("a", "1"), insert("a", "2")]);
         async move { app.db.batch(batch).await }
     });
-    assert!(matches!(refused, Err(DbError::Constraint(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(DbError::Constraint(_))),
+        "{refused:?}"
+    );
     assert_eq!(world.db.integers("SELECT COUNT(*) FROM meta"), [0]);
     let done = wait(&world, async move {
         let select = statement("SELECT value FROM meta WHERE name = ?1", vec![text("a")]);
@@ -57,10 +60,15 @@ fn what_the_platform_refuses_is_refused() {
         let refused = world.db.run(&[statement(sql, params)]);
         assert!(matches!(refused, Err(DbError::Limit(_))), "{refused:?}");
     }
-    let fatal = world.db.run(&[statement("SELECT * FROM nothing", Vec::new())]);
+    let fatal = world
+        .db
+        .run(&[statement("SELECT * FROM nothing", Vec::new())]);
     assert!(matches!(fatal, Err(DbError::Fatal(_))), "{fatal:?}");
     let typed = statement(insert, vec![text("a"), SqlValue::Null]);
-    assert!(matches!(world.db.run(&[typed]), Err(DbError::Constraint(_))));
+    assert!(matches!(
+        world.db.run(&[typed]),
+        Err(DbError::Constraint(_))
+    ));
 }
 
 #[test]
@@ -72,8 +80,16 @@ fn a_value_lives_as_long_as_it_was_given() {
         assert_eq!(app.kv.get("a").await, Ok(None));
         app.kv.put("a", "1".to_owned(), minute).await.unwrap();
         assert_eq!(app.kv.get("a").await, Ok(Some("1".to_owned())));
-        assert!(app.kv.put("a", "2".to_owned(), minute).await.is_err(), "one write a second");
-        assert!(app.kv.put("b", "2".to_owned(), Some(Span::from_seconds(59))).await.is_err());
+        assert!(
+            app.kv.put("a", "2".to_owned(), minute).await.is_err(),
+            "one write a second"
+        );
+        assert!(
+            app.kv
+                .put("b", "2".to_owned(), Some(Span::from_seconds(59)))
+                .await
+                .is_err()
+        );
         app.clock.sleep(Span::from_seconds(2)).await;
         app.kv.put("a", "2".to_owned(), None).await.unwrap();
         app.kv.put("ab", "3".to_owned(), None).await.unwrap();
@@ -90,13 +106,20 @@ fn a_location_keeps_for_a_minute_what_it_saw_a_missing_value_too() {
     let world = Setup::default().build();
     world.kv.sight.set(Sight::Cached);
     let (here, there) = (world.isolate(1), world.isolate(2));
-    let (here, there) = (here.app.borrow().clone().unwrap(), there.app.borrow().clone().unwrap());
+    let (here, there) = (
+        here.app.borrow().clone().unwrap(),
+        there.app.borrow().clone().unwrap(),
+    );
     wait(&world, async move {
         assert_eq!(there.kv.get("a").await, Ok(None));
         here.kv.put("a", "1".to_owned(), None).await.unwrap();
         assert_eq!(here.kv.get("a").await, Ok(Some("1".to_owned())));
         here.clock.sleep(Span::from_millis(59_999)).await;
-        assert_eq!(there.kv.get("a").await, Ok(None), "negative look-ups are cached");
+        assert_eq!(
+            there.kv.get("a").await,
+            Ok(None),
+            "negative look-ups are cached"
+        );
         here.clock.sleep(Span::from_millis(1)).await;
         assert_eq!(there.kv.get("a").await, Ok(Some("1".to_owned())));
     });
@@ -113,8 +136,14 @@ fn an_object_is_put_once_where_it_must_be_new() {
     };
     wait(&world, async move {
         let objects = app.objects.unwrap();
-        assert_eq!(objects.put_new("a/1", object("one")).await, Ok(PutNew::Created));
-        assert_eq!(objects.put_new("a/1", object("two")).await, Ok(PutNew::Exists));
+        assert_eq!(
+            objects.put_new("a/1", object("one")).await,
+            Ok(PutNew::Created)
+        );
+        assert_eq!(
+            objects.put_new("a/1", object("two")).await,
+            Ok(PutNew::Exists)
+        );
         assert_eq!(objects.get("a/1").await, Ok(Some(object("one"))));
         objects.put("a/1", object("three")).await.unwrap();
         objects.put("a/2", object("four")).await.unwrap();
@@ -132,14 +161,20 @@ fn an_isolate_forgets_at_the_expiry_and_never_grows_without_bound() {
     let app = app(&world);
     let now = app.now();
     app.isolate.put("a", "1", now.plus(Span::from_millis(5)));
-    assert_eq!(app.isolate.get("a", now.plus(Span::from_millis(4))), Some("1".to_owned()));
+    assert_eq!(
+        app.isolate.get("a", now.plus(Span::from_millis(4))),
+        Some("1".to_owned())
+    );
     assert_eq!(app.isolate.get("a", now.plus(Span::from_millis(5))), None);
     app.isolate.remove("a");
     assert_eq!(app.isolate.get("a", now), None);
     for n in 0..1_000 {
-        app.isolate.put(&format!("k{n}"), "v", now.plus(Span::from_hours(1)));
+        app.isolate
+            .put(&format!("k{n}"), "v", now.plus(Span::from_hours(1)));
     }
-    let kept = (0..1_000).filter(|n| app.isolate.get(&format!("k{n}"), now).is_some()).count();
+    let kept = (0..1_000)
+        .filter(|n| app.isolate.get(&format!("k{n}"), now).is_some())
+        .count();
     assert!(kept < 1_000);
 }
 
@@ -256,7 +291,9 @@ fn claim(before: &Before, asking: &Asking) -> (Claim, Ask) {
 fn compare(before: &Before, asking: &Asking) -> Verdict {
     let world = Setup::default().account("default", None).build();
     if let Some(left) = asking.credits_left {
-        world.db.query("UPDATE accounts SET daily_credits = 1000 WHERE account = 'default'");
+        world
+            .db
+            .query("UPDATE accounts SET daily_credits = 1000 WHERE account = 'default'");
         let spent = 1_000 - left;
         world.db.query(&format!(
             "INSERT INTO credit_days (account, day, spent) VALUES ('default', '2026-11-30', {spent})"
@@ -282,15 +319,34 @@ fn compare(before: &Before, asking: &Asking) -> Verdict {
     assert_eq!(holder(&first), holder(&second), "{before:?} {asking:?}");
     let affordable = asking.credits_left.is_none_or(|left| left >= 100);
     let won = holder(&first).as_deref() == Some("gen_new");
-    assert_eq!(won, pure == Verdict::Fresh && affordable, "{before:?} {asking:?}: {pure:?}");
+    assert_eq!(
+        won,
+        pure == Verdict::Fresh && affordable,
+        "{before:?} {asking:?}: {pure:?}"
+    );
     let count = |sql: &str| world.db.integers(sql)[0];
     let own = i64::from(won);
-    assert_eq!(count("SELECT COUNT(*) FROM generations WHERE id = 'gen_new'"), own);
+    assert_eq!(
+        count("SELECT COUNT(*) FROM generations WHERE id = 'gen_new'"),
+        own
+    );
     assert_eq!(count("SELECT COUNT(*) FROM request_bodies"), own);
-    assert_eq!(count("SELECT COUNT(*) FROM deliveries WHERE id = 'dlv_new'"), own);
-    assert_eq!(count("SELECT COALESCE(SUM(reserved), 0) FROM credit_days"), 100 * own);
-    let old = world.db.texts("SELECT state || token FROM generations WHERE id = 'gen_old'");
-    assert_eq!(old, [format!("{}old", before.state.as_str())], "losers change nothing");
+    assert_eq!(
+        count("SELECT COUNT(*) FROM deliveries WHERE id = 'dlv_new'"),
+        own
+    );
+    assert_eq!(
+        count("SELECT COALESCE(SUM(reserved), 0) FROM credit_days"),
+        100 * own
+    );
+    let old = world
+        .db
+        .texts("SELECT state || token FROM generations WHERE id = 'gen_old'");
+    assert_eq!(
+        old,
+        [format!("{}old", before.state.as_str())],
+        "losers change nothing"
+    );
     pure
 }
 
@@ -320,17 +376,29 @@ fn the_arbiter_decides_as_the_pure_verdict_in_every_combination() {
         for lease in [-1, 0, 14] {
             for delivery in deliveries {
                 for operation in [false, true] {
-                    let before = Before { state, lease, delivery, operation };
+                    let before = Before {
+                        state,
+                        lease,
+                        delivery,
+                        operation,
+                    };
                     for age_ms in ages {
                         for (given, same_fingerprint) in
                             [(false, true), (true, true), (false, false)]
                         {
                             // Credits matter only to a claim that would win.
-                            let credits: &[Option<i64>] =
-                                if age_ms == 0 { &[None, Some(100), Some(99)] } else { &[None] };
+                            let credits: &[Option<i64>] = if age_ms == 0 {
+                                &[None, Some(100), Some(99)]
+                            } else {
+                                &[None]
+                            };
                             for &credits_left in credits {
-                                let asking =
-                                    Asking { age_ms, given, same_fingerprint, credits_left };
+                                let asking = Asking {
+                                    age_ms,
+                                    given,
+                                    same_fingerprint,
+                                    credits_left,
+                                };
                                 let verdict = compare(&before, &asking);
                                 *seen.entry(format!("{verdict:?}")).or_default() += 1;
                             }

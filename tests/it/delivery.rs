@@ -57,13 +57,19 @@ fn at_most_once_leaves_an_attempt_that_died_to_a_person() {
         world.kill(home);
     }
     world.pass_minutes(10);
-    assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["outcome_unknown"]);
+    assert_eq!(
+        world.db.texts("SELECT status FROM deliveries"),
+        ["outcome_unknown"]
+    );
     assert_eq!(world.hooks.receipts.borrow().len(), 1);
     let id = world.db.texts("SELECT id FROM deliveries")[0].clone();
     let path = format!("/api/v1/outbox/{id}/requeue");
     assert_eq!(world.api(&isolate, "default", "POST", &path).status, 200);
     world.pass_minutes(2);
-    assert_eq!(world.db.texts("SELECT status FROM deliveries"), ["published"]);
+    assert_eq!(
+        world.db.texts("SELECT status FROM deliveries"),
+        ["published"]
+    );
     assert_eq!(world.hooks.receipts.borrow().len(), 2);
 }
 

@@ -16,7 +16,11 @@ const LIST: &str = "streamGenerateContent";
 fn request(method: &str, body: &Value, headers: &[(&str, &str)]) -> Request {
     let (method, query) = method.split_once('?').unwrap_or((method, ""));
     let mut all = vec![("x-goog-api-key".to_owned(), key_of("default"))];
-    all.extend(headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
+    all.extend(
+        headers
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned())),
+    );
     Request {
         method: "POST".to_owned(),
         path: format!("/v1beta/models/gemini-3.8-flash:{method}"),
@@ -115,14 +119,19 @@ fn a_unary_answer_is_given_as_it_came_and_as_a_stream_of_one_event() {
 fn callers_of_a_running_generation_follow_it_in_their_own_form() {
     let world = Setup::default().build();
     let (here, there) = (world.isolate(1), world.isolate(2));
-    let callers: Vec<_> = [(&here, EVENTS), (&there, EVENTS), (&there, UNARY), (&here, LIST)]
-        .into_iter()
-        .map(|(isolate, form)| {
-            let handle = world.send(isolate, form, request(form, &body("article 1"), &[]));
-            world.pass_ms(100);
-            handle
-        })
-        .collect();
+    let callers: Vec<_> = [
+        (&here, EVENTS),
+        (&there, EVENTS),
+        (&there, UNARY),
+        (&here, LIST),
+    ]
+    .into_iter()
+    .map(|(isolate, form)| {
+        let handle = world.send(isolate, form, request(form, &body("article 1"), &[]));
+        world.pass_ms(100);
+        handle
+    })
+    .collect();
     let answers: Vec<Answer> = callers
         .iter()
         .map(|handle| world.exec.finish(handle).unwrap())
@@ -133,7 +142,10 @@ fn callers_of_a_running_generation_follow_it_in_their_own_form() {
     assert_eq!(said(&[answers[2].json()]), said(&events(&answers[0])));
     assert_eq!(answers[3].json(), json!(events(&answers[0])));
     let ids: Vec<_> = answers.iter().map(|a| a.header("x-request-id")).collect();
-    assert!(ids.iter().all(|id| *id == ids[0] && id.is_some()), "{ids:?}");
+    assert!(
+        ids.iter().all(|id| *id == ids[0] && id.is_some()),
+        "{ids:?}"
+    );
     assert_eq!(world.gemini.billed(), 1);
     world.pass_minutes(1);
     calm(&world);
@@ -244,7 +256,11 @@ fn a_runner_that_dies_leaves_its_caller_an_answer() {
         let code = answer.header("x-oncepress-error-code");
         assert_eq!(code, Some("request_reconciliation_pending"));
         let next = ask(&world, &isolate, form, "article 1");
-        assert_eq!(next.status, 200, "the policy frees it at once: {}", next.body);
+        assert_eq!(
+            next.status, 200,
+            "the policy frees it at once: {}",
+            next.body
+        );
         world.pass_minutes(1);
         assert_sound(&world);
     }
@@ -254,7 +270,10 @@ fn a_runner_that_dies_leaves_its_caller_an_answer() {
 fn destinations_come_by_header_and_a_held_output_is_given_all_the_same() {
     let world = Setup::default().build();
     let isolate = world.isolate(1);
-    let headers = [("x-oncepress-publish", "archive=a.md"), ("x-oncepress-site", "blog")];
+    let headers = [
+        ("x-oncepress-publish", "archive=a.md"),
+        ("x-oncepress-site", "blog"),
+    ];
     let made = ask_with(&world, &isolate, EVENTS, &body("article 1"), &headers);
     assert_eq!(made.status, 200, "{}", made.body);
     world.gemini.then(&[Act::Ends("MAX_TOKENS")]);
@@ -281,7 +300,9 @@ fn hops_of_a_long_answer_are_bought_each_once_and_a_lone_last_hop_is_not_publish
     };
     // The ledger knows prompts, not tokens.
     world.allowed.borrow_mut().push("article 1".to_owned());
-    world.gemini.then(&[Act::Ends("CONTINUATION"), Act::Ends("CONTINUATION")]);
+    world
+        .gemini
+        .then(&[Act::Ends("CONTINUATION"), Act::Ends("CONTINUATION")]);
     for round in 0..2 {
         for asked in [body("article 1"), hop("AA=="), hop("BB==")] {
             let answer = ask_with(&world, &isolate, EVENTS, &asked, &[]);
@@ -305,7 +326,10 @@ fn a_large_body_lies_in_r2_only_while_it_is_needed() {
     let isolate = world.isolate(1);
     let mut large = body("article 1");
     let image = json!({"inlineData": {"mimeType": "image/png", "data": "A".repeat(3_000_000)}});
-    large["contents"][0]["parts"].as_array_mut().unwrap().push(image);
+    large["contents"][0]["parts"]
+        .as_array_mut()
+        .unwrap()
+        .push(image);
     let handle = world.send(&isolate, "client", request(UNARY, &large, &[]));
     world.pass_ms(1_000);
     assert_eq!(world.r2.list("_oncepress/requests/").len(), 1);

@@ -43,14 +43,25 @@ fn a_held_output_is_published_given_up_or_run_again() {
 fn a_repeat_that_fails_leaves_a_generation_that_can_be_looked_up() {
     let world = Setup::default().build();
     let isolate = world.isolate(1);
-    world.gemini.then(&[Act::Ends("MAX_TOKENS"), Act::Refuse(400, "INVALID_ARGUMENT")]);
+    world.gemini.then(&[
+        Act::Ends("MAX_TOKENS"),
+        Act::Refuse(400, "INVALID_ARGUMENT"),
+    ]);
     let held = world.ask(&isolate, &Call::of("article 1"));
     world.allowed.borrow_mut().push("article 1".to_owned());
-    assert_eq!(world.resolve(&isolate, &held.id(), "regenerate").status, 202);
+    assert_eq!(
+        world.resolve(&isolate, &held.id(), "regenerate").status,
+        202
+    );
     world.pass_minutes(1);
     let path = format!("/api/v1/generations/{}", held.id());
     let found = world.api(&isolate, "default", "GET", &path);
-    assert_eq!((found.status, found.text("/state").as_str()), (200, "failed"), "{}", found.body);
+    assert_eq!(
+        (found.status, found.text("/state").as_str()),
+        (200, "failed"),
+        "{}",
+        found.body
+    );
     calm(&world);
 }
 

@@ -607,12 +607,7 @@ impl Chaos {
             self.world.tick(next);
             self.world.pass_ms(20_000);
         }
-        for table in [
-            "generations",
-            "outputs",
-            "deliveries",
-            "request_bodies",
-        ] {
+        for table in ["generations", "outputs", "deliveries", "request_bodies"] {
             let left = self
                 .world
                 .db

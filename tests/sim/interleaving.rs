@@ -12,7 +12,9 @@ use std::rc::Rc;
 use crate::util::exec::{Handle, Step};
 use crate::util::fate::hash;
 use crate::util::world::{Owned, START_MS};
-use crate::util::{Answer, Call, Fate, Kind, Rest, Setup, World, assert_sound, at_rest, every_step};
+use crate::util::{
+    Answer, Call, Fate, Kind, Rest, Setup, World, assert_sound, at_rest, every_step,
+};
 
 /// What is walked.
 struct Question {
@@ -54,9 +56,13 @@ impl Question {
         let search: Shared<Search> = Rc::default();
         search.borrow_mut().open.push(Vec::new());
         loop {
-            let Some(prefix) = search.borrow_mut().open.pop() else { break };
+            let Some(prefix) = search.borrow_mut().open.pop() else {
+                break;
+            };
             self.run(prefix, &search);
-            let limit = std::env::var("STATES").ok().and_then(|text| text.parse().ok());
+            let limit = std::env::var("STATES")
+                .ok()
+                .and_then(|text| text.parse().ok());
             let limit = limit.unwrap_or(self.states_max);
             if limit > 0 && search.borrow().visited.len() >= limit {
                 break;
@@ -65,7 +71,10 @@ impl Question {
         let search = search.borrow();
         let (states, runs, whole) = (search.visited.len(), search.runs, search.whole);
         let left = search.open.len();
-        println!("{}: {states} states, {runs} runs, {whole} whole, {left} left", self.name);
+        println!(
+            "{}: {states} states, {runs} runs, {whole} whole, {left} left",
+            self.name
+        );
         (states, runs, whole)
     }
 
@@ -116,8 +125,15 @@ impl Question {
         let jumps = usize::from(self.jumps - path.jumps);
         let mut bodies = HashSet::new();
         for (call, handle) in handles {
-            let Some(answer) = handle.take() else { continue };
-            world.note(format!("{} <- {} {}", call.name, answer.status, answer.code()));
+            let Some(answer) = handle.take() else {
+                continue;
+            };
+            world.note(format!(
+                "{} <- {} {}",
+                call.name,
+                answer.status,
+                answer.code()
+            ));
             let fine = [200, 201, 202, 409, 503].contains(&answer.status);
             if !fine {
                 world.violate(format!("{} was answered {answer:?}", call.name));
@@ -126,7 +142,10 @@ impl Question {
                 let prompt = call.body["userPrompt"].as_str().unwrap();
                 let text = answer.text("/output/text");
                 let ledger = world.gemini.ledger.borrow();
-                if !ledger.iter().any(|entry| entry.text == text && entry.prompt == prompt) {
+                if !ledger
+                    .iter()
+                    .any(|entry| entry.text == text && entry.prompt == prompt)
+                {
                     world.violate(format!("{} got another's answer", call.name));
                 }
                 drop(ledger);
@@ -136,7 +155,9 @@ impl Question {
         if faults + jumps == 0 && bodies.len() > 1 && world.gemini.billed() == 1 {
             world.violate(format!("{} bodies of one purchase", bodies.len()));
         }
-        let before = world.db.integers("SELECT COUNT(*) FROM generations WHERE topic = 'none old'")[0];
+        let before = world
+            .db
+            .integers("SELECT COUNT(*) FROM generations WHERE topic = 'none old'")[0];
         let bought = world.gemini.billed() - usize::try_from(before).unwrap();
         let winners = 1 + faults + jumps;
         if bought > winners {
@@ -148,7 +169,13 @@ impl Question {
             world.pass_ms(1_000);
         }
         world.pass_ms(40_000);
-        at_rest(world, Rest { owed: false, unknown: true });
+        at_rest(
+            world,
+            Rest {
+                owed: false,
+                unknown: true,
+            },
+        );
     }
 }
 
@@ -220,7 +247,12 @@ fn decide(
     let choice = if let Some(choice) = path.prefix.get(at) {
         *choice
     } else {
-        let state = format!("{point}\n{} {}\n{}", path.faults, path.jumps, state_of(world));
+        let state = format!(
+            "{point}\n{} {}\n{}",
+            path.faults,
+            path.jumps,
+            state_of(world)
+        );
         let mut search = search.borrow_mut();
         if path.known || !search.visited.insert(hash(&state)) {
             path.known = true;
@@ -246,8 +278,10 @@ fn state_of(world: &World) -> String {
         ("credit_days", "account, day"),
     ];
     let isolates = world.isolates.borrow();
-    let memories: Vec<String> =
-        isolates.values().map(|i| format!("{} {}", i.skew_ms.get(), i.memory.dump())).collect();
+    let memories: Vec<String> = isolates
+        .values()
+        .map(|i| format!("{} {}", i.skew_ms.get(), i.memory.dump()))
+        .collect();
     format!(
         "{} {:?} {:?} {:?} {:?} {memories:?} {}",
         world.exec.now_ms(),
@@ -262,7 +296,9 @@ fn state_of(world: &World) -> String {
 /// Checks every change of the database, and that callers change nothing that is not their own.
 fn watch_losers(world: &World) {
     let rows = |world: &World| {
-        world.db.texts("SELECT id || ' ' || token || ' ' || state FROM generations ORDER BY id")
+        world
+            .db
+            .texts("SELECT id || ' ' || token || ' ' || state FROM generations ORDER BY id")
     };
     let last = RefCell::new(rows(world));
     let changes = Cell::new(0_u32);
@@ -274,7 +310,9 @@ fn watch_losers(world: &World) {
         let task = world.exec.current();
         let is_caller = task.starts_with('c') && !task.contains('/') && world.durable;
         if is_caller && before.iter().any(|row| !now.contains(row)) {
-            world.violate(format!("{task} changed what is not its own: {before:?} -> {now:?}"));
+            world.violate(format!(
+                "{task} changed what is not its own: {before:?} -> {now:?}"
+            ));
         }
     }));
 }
@@ -340,7 +378,10 @@ fn two_callers_and_a_conflict_with_a_crash_and_a_jump_of_a_clock() {
         faults: 1,
         jumps: 1,
         states_max: 6_000,
-        ..question("two callers and a conflict, one fault, one jump", two_and_another)
+        ..question(
+            "two callers and a conflict, one fault, one jump",
+            two_and_another,
+        )
     }
     .walk();
 }

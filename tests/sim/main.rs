@@ -28,7 +28,7 @@ use util::mutant::{MUTANTS, Mutant};
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 150;
 /// Seeds within which a broken rule must be noticed.
-const MUTANT_SEEDS: u64 = 60;
+const MUTANT_SEEDS: u64 = 40;
 
 #[test]
 fn every_promise_holds_under_every_seed() {
@@ -70,7 +70,9 @@ fn every_broken_rule_is_noticed() {
     let silent = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let only = std::env::var("MUTANT").ok();
-    let mutants = MUTANTS.iter().filter(|(name, _)| only.as_deref().is_none_or(|o| o == *name));
+    let mutants = MUTANTS
+        .iter()
+        .filter(|(name, _)| only.as_deref().is_none_or(|o| o == *name));
     let mut survivors = Vec::new();
     for (name, mutant) in mutants {
         match (0..MUTANT_SEEDS).find_map(|seed| Some((seed, noticed(seed, *mutant)?))) {

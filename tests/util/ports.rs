@@ -71,7 +71,10 @@ impl Port {
 
     /// Whether this rule is broken on purpose.
     fn breaks(&self, rule: Mutant) -> bool {
-        let broken = self.world.mutant.map(|mutant| std::mem::discriminant(&mutant));
+        let broken = self
+            .world
+            .mutant
+            .map(|mutant| std::mem::discriminant(&mutant));
         broken == Some(std::mem::discriminant(&rule))
     }
 
