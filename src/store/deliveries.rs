@@ -2,7 +2,7 @@
 
 use crate::idempotency::record::Generation;
 use crate::ports::{DbError, SqlValue, Statement};
-use crate::store::row::Row;
+use crate::store::row::{Columns, Row};
 use crate::store::{count, integer, optional, statement, text};
 use crate::time::Timestamp;
 
@@ -40,26 +40,28 @@ pub struct Candidate {
 impl Candidate {
     /// Reads a row of [`candidates`] or [`candidates_of`].
     pub fn read(row: Row<'_>) -> Result<Self, DbError> {
-        let interrupted = row.optional_text("d_lease_token")?.is_some();
+        let mut columns = Columns::of(row);
+        let interrupted = columns.optional_text("d_lease_token").is_some();
         let delivery = Leased {
-            id: row.text("d_id")?,
-            generation_id: row.text("d_generation_id")?,
-            account: row.text("d_account")?,
-            site: row.text("d_site")?,
-            pipeline: row.text("d_pipeline")?,
-            publisher: row.text("d_publisher")?,
-            target: row.text("d_target")?,
-            maybe_sent: interrupted || row.flag("d_maybe_sent")?,
+            id: columns.text("d_id"),
+            generation_id: columns.text("d_generation_id"),
+            account: columns.text("d_account"),
+            site: columns.text("d_site"),
+            pipeline: columns.text("d_pipeline"),
+            publisher: columns.text("d_publisher"),
+            target: columns.text("d_target"),
+            maybe_sent: interrupted || columns.flag("d_maybe_sent"),
             interrupted,
-            attempts: u32::try_from(row.integer("d_attempts")?).unwrap_or(u32::MAX),
-            progress: row.optional_text("d_progress")?,
-            created_at: row.time("d_created_at")?,
-            due_since: row.time("d_due_since")?,
+            attempts: u32::try_from(columns.integer("d_attempts")).unwrap_or(u32::MAX),
+            progress: columns.optional_text("d_progress"),
+            created_at: columns.time("d_created_at"),
+            due_since: columns.time("d_due_since"),
         };
-        Ok(Self {
+        let body = columns.optional_text("stored_body");
+        columns.end(Self {
             delivery,
             generation: Generation::read(row),
-            body: row.optional_text("stored_body")?,
+            body,
         })
     }
 }

@@ -68,7 +68,7 @@ fn is_cut_off(world: &World, entry: &Entry) -> bool {
     })
 }
 
-/// (state, owed, expires_at, anchor_at, operation) of the generation that holds a text.
+/// (state, owed, `expires_at`, `anchor_at`, operation) of the generation that holds a text.
 fn state_of_text(world: &World, text: &str) -> Option<(String, bool, i64, i64, bool)> {
     let text = super::gemini::tail_of(text);
     let rows = world.db.query(&format!(
@@ -160,6 +160,12 @@ pub fn every_step(world: &World) {
             "SELECT d.id, d.status, g.state FROM deliveries d \
              JOIN generations g ON g.id = d.generation_id \
              WHERE d.status IN ('pending', 'published') AND g.state <> 'generated'",
+        ),
+        (
+            "what is not fit is published by a person only",
+            "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
+             AND g.finish_reason <> 'STOP' AND NOT EXISTS (SELECT 1 FROM audit a \
+               WHERE a.subject = g.id AND a.action = 'publish')",
         ),
         (
             "what is owed is not purged",
