@@ -85,13 +85,11 @@ impl Steps {
             if let Some(step) = step.map_err(|e| RunnerError::Unreachable(e.to_string()))? {
                 return Ok(step);
             }
-            match self.stream.next().await {
-                Some(bytes) => self.reader.push(&bytes.map_err(unreachable)?),
-                None => {
-                    let cut = "the runner's stream ended before the run";
-                    return Err(RunnerError::Unreachable(cut.to_owned()));
-                }
-            }
+            let Some(bytes) = self.stream.next().await else {
+                let cut = "the runner's stream ended before the run";
+                return Err(RunnerError::Unreachable(cut.to_owned()));
+            };
+            self.reader.push(&bytes.map_err(unreachable)?);
         }
     }
 }
