@@ -29,7 +29,8 @@ macro_rules! codes {
                 match self {
                     $(Self::$variant => Row {
                         name: $name, status: $status, title: $title, source: Source::$source,
-                        retry: Retry::$retry, retry_after: $after, means: documentation($means), action: documentation($action),
+                        retry: Retry::$retry, retry_after: $after,
+                        means: documentation($means), action: documentation($action),
                     },)*
                 }
             }

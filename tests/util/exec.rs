@@ -218,7 +218,9 @@ impl Exec {
         if ready.is_empty() {
             return self.advance(until_ms);
         }
-        let index = if let Some(chooser) = self.0.chooser.borrow_mut().as_mut() { chooser(&ready) } else {
+        let index = if let Some(chooser) = self.0.chooser.borrow_mut().as_mut() {
+            chooser(&ready)
+        } else {
             let last = self.0.last.get();
             ready.iter().position(|(id, _)| *id > last).unwrap_or(0)
         };
@@ -343,7 +345,9 @@ impl Future for Sleep {
         if self.exec.now_ms() >= self.at {
             return Poll::Ready(());
         }
-        let key = if let Some(key) = self.key { key } else {
+        let key = if let Some(key) = self.key {
+            key
+        } else {
             let id = self.exec.0.next_id.get();
             self.exec.0.next_id.set(id + 1);
             (self.at, id)
