@@ -207,20 +207,20 @@ fn stored(world: &Owned, before: &Before) {
     let lease = T0.millis() + before.lease * 60_000;
     let expires = T0.plus(WINDOW).millis();
     let operation = i64::from(before.operation);
+    // Triggers and statements keep it so: what is owed, or waits for a person, is not purged.
+    let kept = before.state == State::Generated && is_owed(before)
+        || [State::Queued, State::Running, State::Held, State::Unknown].contains(&before.state);
+    let purge = if kept { "NULL" } else { "1" };
     let sql = format!(
         "INSERT INTO generations (id, account, site, pipeline, surface, key, claim_key, operation, \
            fingerprint, leaves, state, token, lease_until, anchor_at, expires_at, request_id, \
-           model, upstream, created_at, updated_at, credit_day) \
+           model, upstream, created_at, updated_at, credit_day, purge_at) \
          VALUES ('gen_old', 'default', 's', 'p', 'api', 'k', 'k', {operation}, 'f', '{{}}', '{}', \
-           'old', {lease}, {t0}, {expires}, 'req_old', 'm', 'u', {t0}, {t0}, '2026-11-30')",
+           'old', {lease}, {t0}, {expires}, 'req_old', 'm', 'u', {t0}, {t0}, '2026-11-30', {purge})",
         before.state.as_str(),
         t0 = T0.millis(),
     );
     world.db.query(&sql);
-    world.db.query(&format!(
-        "INSERT INTO claims VALUES ('k', 'gen_old', {}, {expires})",
-        T0.millis()
-    ));
     if let Some(status) = before.delivery {
         world.db.query(&format!(
             "INSERT INTO deliveries (id, generation_id, account, site, pipeline, publisher, target, \
@@ -228,6 +228,11 @@ fn stored(world: &Owned, before: &Before) {
              VALUES ('dlv_old', 'gen_old', 'default', 's', 'p', 'x', 't', '{status}', 0, 0, 0)"
         ));
     }
+}
+
+fn is_owed(before: &Before) -> bool {
+    let open = ["waiting", "pending", "outcome_unknown"];
+    before.delivery.is_some_and(|status| open.contains(&status))
 }
 
 fn claim(before: &Before, asking: &Asking) -> (Claim, Ask) {
@@ -301,9 +306,7 @@ fn compare(before: &Before, asking: &Asking) -> Verdict {
         lease_until: T0.plus(Span::from_minutes(before.lease)),
         anchor_at: T0,
         expires_at: T0.plus(WINDOW),
-        owed: before
-            .delivery
-            .is_some_and(|s| ["waiting", "pending", "outcome_unknown"].contains(&s)),
+        owed: is_owed(before),
         fingerprint: "f".to_owned(),
     };
     let pure = verdict(Some(&standing), &ask, claim.now);

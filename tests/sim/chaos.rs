@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::util::client::api_request;
 use crate::util::exec::Handle;
+use crate::util::mutant::Mutant;
 use crate::util::world::{Isolate, Owned};
 use crate::util::{Act, Answer, Call, Dice, Fate, HookAct, Kind, Rest, Setup, Sight, World};
 use crate::util::{at_rest, every_step};
@@ -71,7 +72,12 @@ const STEPS: u64 = 120;
 const MINUTE: i64 = 60_000;
 
 pub fn run(seed: u64) -> End {
-    let mut chaos = Chaos::new(seed);
+    run_with(seed, None)
+}
+
+/// The same with a rule of the service broken on purpose.
+pub fn run_with(seed: u64, mutant: Option<Mutant>) -> End {
+    let mut chaos = Chaos::new(seed, mutant);
     for _ in 0..STEPS {
         chaos.step();
         if !chaos.world.violations.borrow().is_empty() {
@@ -98,9 +104,10 @@ struct Chaos {
 }
 
 impl Chaos {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut dice = Dice::new(seed);
         let mut setup = Setup::default().seed(seed);
+        setup.mutant = mutant;
         setup.durable = dice.chance(750);
         if dice.chance(300) {
             setup = setup.var("ON_UNKNOWN", "hold");
@@ -468,6 +475,7 @@ impl Chaos {
         self.world.hooks.whim.take();
         self.world.gemini.latency_ms.set(1_000);
         self.pass_whole(35);
+        self.wait_for_the_queue();
         self.hear();
         self.decide_all();
         self.pass_whole(18);
@@ -516,6 +524,19 @@ impl Chaos {
                 self.world
                     .violate(format!("{id} can't be given up: {answer:?}"));
             }
+        }
+    }
+
+    /// Jumps to each time when a message comes back: a quota of the day keeps it for hours.
+    fn wait_for_the_queue(&self) {
+        for _ in 0..10 {
+            let queued = "SELECT MIN(lease_until) FROM generations WHERE state = 'queued' \
+                          HAVING COUNT(*) > 0";
+            let next = self.world.db.integers(queued);
+            let Some(next) = next.first() else { return };
+            let next = next.max(&self.world.exec.now_ms()) + MINUTE;
+            self.world.exec.run_to(next);
+            self.pass_whole(3);
         }
     }
 
@@ -586,13 +607,7 @@ impl Chaos {
             self.world.tick(next);
             self.world.pass_ms(20_000);
         }
-        for table in [
-            "generations",
-            "claims",
-            "outputs",
-            "deliveries",
-            "request_bodies",
-        ] {
+        for table in ["generations", "outputs", "deliveries", "request_bodies"] {
             let left = self
                 .world
                 .db

@@ -273,7 +273,6 @@ fn decide(
 fn state_of(world: &World) -> String {
     let tables = [
         ("generations", "id"),
-        ("claims", "claim_key"),
         ("deliveries", "id"),
         ("outputs", "output_id, part"),
         ("credit_days", "account, day"),

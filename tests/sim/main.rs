@@ -34,8 +34,12 @@ mod util;
 mod chaos;
 mod interleaving;
 
+use util::mutant::{MUTANTS, Mutant};
+
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 150;
+/// Seeds within which a broken rule must be noticed.
+const MUTANT_SEEDS: u64 = 40;
 
 #[test]
 fn every_promise_holds_under_every_seed() {
@@ -69,6 +73,37 @@ fn every_promise_holds_under_every_seed() {
         totals.made > seeds && totals.replays > seeds && totals.deaths > seeds,
         "{totals:?}"
     );
+}
+
+/// The proof of the proof: each rule that is broken on purpose is noticed.
+#[test]
+fn every_broken_rule_is_noticed() {
+    let silent = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let only = std::env::var("MUTANT").ok();
+    let mutants = MUTANTS
+        .iter()
+        .filter(|(name, _)| only.as_deref().is_none_or(|o| o == *name));
+    let mut survivors = Vec::new();
+    for (name, mutant) in mutants {
+        match (0..MUTANT_SEEDS).find_map(|seed| Some((seed, noticed(seed, *mutant)?))) {
+            Some((seed, what)) => println!("| {name} | {seed} | {what} |"),
+            None => survivors.push(*name),
+        }
+    }
+    std::panic::set_hook(silent);
+    assert!(survivors.is_empty(), "nobody noticed: {survivors:#?}");
+}
+
+/// What a seed says of a broken rule, if anything.
+fn noticed(seed: u64, mutant: Mutant) -> Option<String> {
+    match std::panic::catch_unwind(|| chaos::run_with(seed, Some(mutant))) {
+        Ok(end) => {
+            let first = end.violations.into_iter().next()?;
+            Some(first.replace('|', "/").chars().take(90).collect())
+        }
+        Err(_) => Some("the simulator itself broke off".to_owned()),
+    }
 }
 
 #[test]

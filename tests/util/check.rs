@@ -162,6 +162,12 @@ pub fn every_step(world: &World) {
              WHERE d.status IN ('pending', 'published') AND g.state <> 'generated'",
         ),
         (
+            "what is not fit is published by a person only",
+            "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
+             AND g.finish_reason <> 'STOP' AND NOT EXISTS (SELECT 1 FROM audit a \
+               WHERE a.subject = g.id AND a.action = 'publish')",
+        ),
+        (
             "what is owed is not purged",
             "SELECT d.id, g.purge_at FROM deliveries d \
              JOIN generations g ON g.id = d.generation_id \

@@ -13,6 +13,7 @@ pub mod exec;
 pub mod fate;
 pub mod gemini;
 pub mod hooks;
+pub mod mutant;
 pub mod platform;
 pub mod ports;
 pub mod sqlite;

@@ -16,6 +16,7 @@ use oncepress::time::{Span, Timestamp};
 
 use super::exec::{Handle, PLATFORM};
 use super::fate::{Fate, Kind};
+use super::mutant::Mutant;
 use super::world::{Isolate, World};
 
 /// Durable Objects by name.
@@ -109,7 +110,9 @@ impl ActorStorage for Storage {
     }
 
     fn write(&self, record: String) -> Task<'_, Result<(), String>> {
-        Box::pin(self.call("write", |host| *host.record.borrow_mut() = Some(record)))
+        let forgets = matches!(self.world.mutant, Some(Mutant::ForgetRun));
+        let kept = Some(record).filter(|record| !forgets || !record.contains("\"over\":true"));
+        Box::pin(self.call("write", |host| *host.record.borrow_mut() = kept))
     }
 
     fn clear(&self) -> Task<'_, Result<(), String>> {

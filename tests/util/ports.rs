@@ -19,6 +19,7 @@ use oncepress::time::{Span, Timestamp};
 use super::fate::{Fate, Kind};
 use super::gemini::{Act, Entry, answer, prompt_of};
 use super::hooks::{HookAct, Receipt};
+use super::mutant::Mutant;
 use super::world::{FixedZones, Isolate, World, label};
 
 /// The service in one isolate.
@@ -66,6 +67,15 @@ impl Port {
 
     async fn after(&self, fate: Fate, seen: &str) {
         self.world.after(self.home(), fate, seen).await;
+    }
+
+    /// Whether this rule is broken on purpose.
+    fn breaks(&self, rule: Mutant) -> bool {
+        let broken = self
+            .world
+            .mutant
+            .map(|mutant| std::mem::discriminant(&mutant));
+        broken == Some(std::mem::discriminant(&rule))
     }
 
     fn now_ms(&self) -> i64 {
@@ -231,9 +241,14 @@ impl Port {
 
 impl Objects for Port {
     fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<Object>, ObjectError>> {
-        Box::pin(self.object(format!("get {}", short(key)), move |world| {
-            world.r2.objects.borrow().get(key).cloned()
-        }))
+        Box::pin(async move {
+            let get = |world: &World| world.r2.objects.borrow().get(key).cloned();
+            let found = self.object(format!("get {}", short(key)), get).await;
+            if is_evidence(key) && self.breaks(Mutant::EvidenceUnread) {
+                return Ok(found.unwrap_or(None));
+            }
+            found
+        })
     }
 
     fn put_new<'a>(
@@ -254,7 +269,11 @@ impl Objects for Port {
     }
 
     fn put<'a>(&'a self, key: &'a str, object: Object) -> Task<'a, Result<(), ObjectError>> {
+        let loses = is_evidence(key) && self.breaks(Mutant::LoseEvidence);
         Box::pin(self.object(format!("put {}", short(key)), move |world| {
+            if loses {
+                return;
+            }
             world.r2.objects.borrow_mut().insert(key.to_owned(), object);
         }))
     }
@@ -365,7 +384,10 @@ impl Port {
             let found = request.headers.iter().find(|(other, _)| other == name);
             found.map(|(_, value)| value.clone()).unwrap_or_default()
         };
-        let id = header("webhook-id");
+        let mut id = header("webhook-id");
+        if self.breaks(Mutant::FreshWebhookId) {
+            id = format!("{id}-{}", self.world.hooks.receipts.borrow().len());
+        }
         let fate = self
             .gate(Kind::Hook, &format!("{host} {}", short(&id)))
             .await;
@@ -597,6 +619,10 @@ impl Port {
             _ => Err(lost()),
         }
     }
+}
+
+fn is_evidence(key: &str) -> bool {
+    key.starts_with("_oncepress/evidence/")
 }
 
 /// A key without the long hex part that makes traces hard to read.

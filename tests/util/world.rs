@@ -15,6 +15,7 @@ use super::exec::{Exec, yield_now};
 use super::fate::{Call, Fate, Kind, Plan, hash};
 use super::gemini::Gemini;
 use super::hooks::Hooks;
+use super::mutant::Mutant;
 use super::platform::{Actors, QueueStore};
 use super::sqlite::Sqlite;
 use super::stores::{Kv, Memory, R2};
@@ -53,6 +54,7 @@ pub struct Shared {
     pub settings: Rc<Settings>,
     /// Whether generations run in Durable Objects.
     pub durable: bool,
+    pub mutant: Option<Mutant>,
     pub isolates: RefCell<BTreeMap<u64, Rc<Isolate>>>,
     pub plan: RefCell<Option<Plan>>,
     pub calls: Cell<u64>,
@@ -86,6 +88,8 @@ pub struct Setup {
     pub vars: Vec<(&'static str, String)>,
     /// Accounts with their limit of daily credits.
     pub accounts: Vec<(&'static str, Option<i64>)>,
+    /// A rule of the service that is broken on purpose.
+    pub mutant: Option<Mutant>,
 }
 
 impl Default for Setup {
@@ -95,6 +99,7 @@ impl Default for Setup {
             durable: true,
             vars: Vec::new(),
             accounts: vec![("default", None), ("other", None)],
+            mutant: None,
         }
     }
 }
@@ -151,6 +156,7 @@ impl World {
             actors: Actors::default(),
             settings,
             durable: setup.durable,
+            mutant: setup.mutant,
             isolates: RefCell::default(),
             plan: RefCell::default(),
             calls: Cell::new(0),
@@ -163,6 +169,9 @@ impl World {
             randoms: RefCell::default(),
             next_home: Cell::new(1),
         }));
+        if let Some(Mutant::Sql(rewrite)) = setup.mutant {
+            world.db.rewrite(rewrite);
+        }
         for (account, daily_credits) in &setup.accounts {
             world.add_account(account, *daily_credits);
         }
