@@ -353,9 +353,10 @@ async fn purge_batch(app: &App, budget: &Budget) -> Result<usize, DbError> {
         }
         ids.push(id);
     }
-    let list = serde_json::to_string(&ids).unwrap_or_default();
+    let count = ids.len();
+    let list = Value::from(ids).to_string();
     app.run(maintenance::purge(&list, now)).await?;
-    Ok(ids.len())
+    Ok(count)
 }
 
 /// A tick stops beginning work after this long; the next one comes in a minute.
