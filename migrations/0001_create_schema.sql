@@ -61,6 +61,7 @@ CREATE TABLE generations (
   credit_day TEXT NOT NULL,             -- the day, in the account's time zone, that pays
   credits_reserved INTEGER NOT NULL DEFAULT 0 CHECK (credits_reserved >= 0),
   credits_spent INTEGER NOT NULL DEFAULT 0 CHECK (credits_spent >= 0),
+  credits_estimate INTEGER NOT NULL DEFAULT 0, -- what each run of it reserves
   output_id TEXT,                       -- names the stored output; another for each purchase
   output_where TEXT,                    -- d1 | r2
   output_parts INTEGER NOT NULL DEFAULT 0,
@@ -89,6 +90,7 @@ CREATE INDEX generations_stuck ON generations (account, state)
   WHERE state IN ('held', 'unknown');
 CREATE INDEX generations_to_decide ON generations (lease_until)
   WHERE state = 'unknown' AND operation = 0;
+CREATE INDEX generations_evidence ON generations (evidence_of) WHERE evidence_of IS NOT NULL;
 CREATE INDEX generations_to_purge ON generations (purge_at) WHERE purge_at IS NOT NULL;
 
 -- Who holds a key: the one atomic arbiter. A key has at most one generation that is not settled;
@@ -312,13 +314,20 @@ BEGIN
       (SELECT daily_credits * 4 FROM accounts WHERE account = NEW.account);
 END;
 
-CREATE TRIGGER credits_on_update AFTER UPDATE OF credits_reserved, credits_spent ON generations
+CREATE TRIGGER credits_on_update
+AFTER UPDATE OF credits_reserved, credits_spent, credit_day ON generations
 WHEN NEW.credits_reserved <> OLD.credits_reserved OR NEW.credits_spent <> OLD.credits_spent
+  OR NEW.credit_day <> OLD.credit_day
 BEGIN
   UPDATE credit_days SET
-    reserved = reserved + NEW.credits_reserved - OLD.credits_reserved,
-    spent = spent + NEW.credits_spent - OLD.credits_spent
-  WHERE account = NEW.account AND day = NEW.credit_day;
+    reserved = reserved - OLD.credits_reserved,
+    spent = spent - OLD.credits_spent
+  WHERE account = OLD.account AND day = OLD.credit_day;
+  INSERT INTO credit_days (account, day, reserved, spent)
+  VALUES (NEW.account, NEW.credit_day, NEW.credits_reserved, NEW.credits_spent)
+  ON CONFLICT (account, day) DO UPDATE SET
+    reserved = reserved + excluded.reserved,
+    spent = spent + excluded.spent;
   INSERT INTO alerts (kind, account, site, pipeline, count, detail, opened_at, newest_at,
     closes_at, state, next_attempt_at)
   SELECT 'credits', d.account, '', '', 1, json_object('day', d.day, 'spent', d.spent,
@@ -353,7 +362,7 @@ BEGIN
 END;
 
 CREATE TRIGGER usage_on_insert AFTER INSERT ON generations
-WHEN NEW.output_id IS NOT NULL
+WHEN NEW.output_id IS NOT NULL AND NEW.reason IS NOT 'replaced'
 BEGIN
   INSERT INTO usage_days (account, day, site, pipeline, model, generations,
     prompt_tokens, cached_tokens, output_tokens, thought_tokens, cost_nano)

@@ -15,4 +15,4 @@ node tests/e2e/lib/prepare.mjs
 
 specs=("$@")
 [ $# -gt 0 ] || specs=(tests/e2e/sdk/*.spec.mjs)
-exec node --test --test-concurrency=1 --test-reporter=spec "${specs[@]}"
+exec node --test --test-concurrency=1 --test-force-exit --test-timeout=180000 --test-reporter=spec "${specs[@]}"

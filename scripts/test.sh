@@ -10,9 +10,14 @@ logs=.state/test-logs
 mkdir -p "$logs"
 passed=0 failed=0 broken=()
 
-# sum LOG PATTERN: adds up the numbers in what the pattern finds.
-sum() {
-  sed 's/\x1b\[[0-9;]*m//g' "$1" | grep -oE "$2" | awk '{ gsub(/[^0-9]/, ""); n += $0 } END { print n + 0 }'
+# figures LOG WORD: adds up the runners' own closing lines, in whichever way they say it:
+#   cargo "test result: ok. 3 passed; 0 failed", nextest "Summary … 5 passed, 0 skipped",
+#   node "ℹ pass 7" or "# pass 7". A failing test's captured output is indented, and not counted.
+figures() {
+  sed 's/\x1b\[[0-9;]*m//g' "$1" |
+    grep -E '^(test result: | *Summary \[|ℹ |# )' |
+    grep -oE "[0-9]+ $2ed|(ℹ|#) $2 [0-9]+" |
+    awk '{ gsub(/[^0-9]/, ""); n += $0 } END { print n + 0 }'
 }
 
 # stage NAME COMMAND…: runs it, and reads the runner's own figures from what it printed.
@@ -21,9 +26,7 @@ stage() {
   shift
   printf '\n\033[1m==> %s\033[0m\n' "$name"
   if ! "$@" 2>&1 | tee "$log"; then broken+=("$name"); fi
-  # cargo: "test result: ok. 3 passed; 0 failed"   nextest: "5 tests run: 5 passed, 0 skipped"
-  # node:  "ℹ pass 7" and "ℹ fail 0"
-  ok=$(sum "$log" '[0-9]+ passed|^ℹ pass [0-9]+') fail=$(sum "$log" '[0-9]+ failed|^ℹ fail [0-9]+')
+  ok=$(figures "$log" pass) fail=$(figures "$log" fail)
   passed=$((passed + ok)) failed=$((failed + fail))
   printf '%s: %s passed, %s failed, %s s\n' "$name" "$ok" "$fail" "$((SECONDS - begun))"
 }
@@ -57,6 +60,7 @@ stage doctests cargo test --locked --doc
 stage wasm32 wasm32
 stage dashboard dashboard
 stage e2e bash scripts/e2e.sh
+stage sdk bash scripts/sdk.sh
 
 echo
 if [ ${#broken[@]} -gt 0 ]; then

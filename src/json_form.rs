@@ -25,7 +25,7 @@ pub fn write(value: &dyn JsonForm) -> String {
     value.to_json().to_string()
 }
 
-/// Reads what [`write`] wrote; `None` for anything else.
+/// Reads what [`write()`] wrote; `None` for anything else.
 pub fn read<T: JsonForm>(text: &str) -> Option<T> {
     let value: Value = serde_json::from_str(text).ok()?;
     let mut sound = true;

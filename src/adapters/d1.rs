@@ -1,26 +1,34 @@
 //! D1 as the database port.
 
-use serde_json::Value;
-use worker::wasm_bindgen::JsValue;
-use worker::{D1Database, D1Result};
+use worker::js_sys::{Array, Object};
+use worker::wasm_bindgen::{JsCast, JsValue};
 
+use super::js::{ask, call, get, message, written};
 use crate::ports::{Database, DbError, Rows, SqlValue, Statement, Task};
 
 /// The database bound as `DB`.
-pub(super) struct D1(pub(super) D1Database);
+pub(super) struct D1(pub(super) JsValue);
+
+impl D1 {
+    fn prepare(&self, statement: Statement) -> Result<JsValue, JsValue> {
+        let prepared = call(&self.0, "prepare", &[statement.sql.into()])?;
+        let params: Vec<JsValue> = statement.params.into_iter().map(bind).collect();
+        call(&prepared, "bind", &params)
+    }
+}
 
 impl Database for D1 {
     fn batch(&self, statements: Vec<Statement>) -> Task<'_, Result<Vec<Rows>, DbError>> {
         Box::pin(async move {
-            let mut prepared = Vec::with_capacity(statements.len());
+            let prepared = Array::new();
             for statement in statements {
-                let params: Vec<JsValue> = statement.params.into_iter().map(bind).collect();
-                let bound = self.0.prepare(statement.sql).bind(&params);
-                prepared.push(bound.map_err(|error| classify(&message(&error)))?);
+                let bound = self.prepare(statement);
+                prepared.push(&bound.map_err(|error| classify(&message(&error)))?);
             }
-            let results = self.0.batch(prepared).await;
+            let results = ask(&self.0, "batch", &[prepared.into()]).await;
             let results = results.map_err(|error| classify(&message(&error)))?;
-            results.iter().map(read).collect()
+            let results = Array::from(&results);
+            Ok(results.iter().map(|result| read(&result)).collect())
         })
     }
 }
@@ -35,37 +43,41 @@ fn bind(value: SqlValue) -> JsValue {
     }
 }
 
-fn read(result: &D1Result) -> Result<Rows, DbError> {
-    let fatal = |error: worker::Error| DbError::Fatal(message(&error));
-    let rows: Vec<serde_json::Map<String, Value>> = result.results().map_err(fatal)?;
-    let meta = result.meta().ok().flatten();
-    let count = |value: Option<usize>| value.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-    Ok(Rows {
-        rows: rows
-            .into_iter()
-            .map(|row| {
-                row.into_iter()
-                    .map(|(name, value)| (name, sql_value(value)))
-                    .collect()
-            })
-            .collect(),
-        rows_read: meta.as_ref().map_or(0, |meta| count(meta.rows_read)),
-        rows_written: meta.as_ref().map_or(0, |meta| count(meta.rows_written)),
-        changes: meta.as_ref().map_or(0, |meta| count(meta.changes)),
-    })
+fn read(result: &JsValue) -> Rows {
+    let meta = get(result, "meta");
+    let count = |name: &str| get(&meta, name).as_f64().and_then(whole).unwrap_or(0);
+    let count = |name: &str| u64::try_from(count(name)).unwrap_or(0);
+    let mut rows = Vec::new();
+    for row in Array::from(&get(result, "results")).iter() {
+        let columns = Object::entries(row.unchecked_ref());
+        let mut read = Vec::new();
+        for column in columns.iter() {
+            let column = Array::from(&column);
+            let name = column.get(0).as_string().unwrap_or_default();
+            read.push((name, sql_value(&column.get(1))));
+        }
+        rows.push(read);
+    }
+    Rows {
+        rows,
+        rows_read: count("rows_read"),
+        rows_written: count("rows_written"),
+        changes: count("changes"),
+    }
 }
 
-fn sql_value(value: Value) -> SqlValue {
-    match value {
-        Value::Null => SqlValue::Null,
-        Value::Bool(value) => SqlValue::Integer(i64::from(value)),
-        Value::Number(number) => number
-            .as_i64()
-            .or_else(|| whole(number.as_f64()?))
-            .map_or_else(|| SqlValue::Text(number.to_string()), SqlValue::Integer),
-        Value::String(text) => SqlValue::Text(text),
-        other => SqlValue::Text(other.to_string()),
+fn sql_value(value: &JsValue) -> SqlValue {
+    if value.is_null() || value.is_undefined() {
+        return SqlValue::Null;
     }
+    if let Some(flag) = value.as_bool() {
+        return SqlValue::Integer(i64::from(flag));
+    }
+    let number = value.as_f64().and_then(whole).map(SqlValue::Integer);
+    let text = || value.as_string().map(SqlValue::Text);
+    number
+        .or_else(text)
+        .unwrap_or_else(|| SqlValue::Text(written(value)))
 }
 
 #[expect(
@@ -75,15 +87,6 @@ fn sql_value(value: Value) -> SqlValue {
 fn whole(value: f64) -> Option<i64> {
     let fits = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
     fits.then_some(value as i64)
-}
-
-/// The message of an error. `Display` of D1's own error type calls into JavaScript in a way that
-/// throws, so its cause is taken instead.
-fn message(error: &worker::Error) -> String {
-    match error {
-        worker::Error::D1(error) => error.cause(),
-        other => other.to_string(),
-    }
 }
 
 /// What a failure of D1 comes to, by its text; Cloudflare documents no codes.

@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 
 use futures_util::StreamExt;
-use worker::js_sys::Uint8Array;
-use worker::wasm_bindgen::JsValue;
-use worker::{
-    AbortSignal, ByteStream, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
-    Response,
-};
+use worker::js_sys::{Array, Function, Reflect, Uint8Array, global};
+use worker::wasm_bindgen::{JsCast, JsValue};
+use worker::{AbortSignal, ByteStream, Response};
+
+use super::js::{ask, get, message, object, texts};
 
 use crate::ports::{ByteSource, HttpAnswer, HttpError, HttpRequest, Outbound, Task};
 
@@ -34,27 +33,30 @@ impl Outbound for Forwarder {
 async fn send(request: HttpRequest, body: Option<JsValue>) -> Result<HttpAnswer, HttpError> {
     let timeout = u32::try_from(request.timeout.millis().max(1)).unwrap_or(u32::MAX);
     let signal: AbortSignal = web_sys::AbortSignal::timeout_with_u32(timeout).into();
-    let request = build(request, body).map_err(|e| HttpError::NotSent(text(&e)))?;
-    let sent = Fetch::Request(request).send_with_signal(&signal).await;
-    let response = sent.map_err(|error| failed(&error, &signal))?;
-    Ok(answer(response, signal))
+    let request = build(&request, body).map_err(|e| HttpError::NotSent(text(&e)))?;
+    let abort: &web_sys::AbortSignal = &signal;
+    let options = object(&[("signal", abort.into())]);
+    let sent = ask(&global(), "fetch", &[request, options]).await;
+    let sent = sent.and_then(JsCast::dyn_into::<web_sys::Response>);
+    let response = sent.map_err(|error| failed(text(&error), &signal))?;
+    Ok(answer(response.into(), signal))
 }
 
-fn build(request: HttpRequest, body: Option<JsValue>) -> Result<Request, worker::Error> {
-    let headers = Headers::new();
+fn build(request: &HttpRequest, body: Option<JsValue>) -> Result<JsValue, JsValue> {
+    let headers = Array::new();
     for (name, value) in &request.headers {
-        headers.append(name, value)?;
+        headers.push(&texts(&[name, value]));
     }
-    let mut init = RequestInit::new();
-    init.with_method(Method::from(request.method.to_owned()))
-        .with_headers(headers)
-        .with_redirect(RequestRedirect::Manual);
     let own = || Uint8Array::from(request.body.as_slice()).into();
     let body = body.or_else(|| (!request.body.is_empty()).then(own));
-    if body.is_some() {
-        init.with_body(body);
-    }
-    Request::new_with_init(&request.url, &init)
+    let options = object(&[
+        ("method", request.method.into()),
+        ("headers", headers.into()),
+        ("redirect", "manual".into()),
+        ("body", body.unwrap_or(JsValue::UNDEFINED)),
+    ]);
+    let class: Function = get(&global(), "Request").dyn_into()?;
+    Reflect::construct(&class, &Array::of2(&request.url.as_str().into(), &options))
 }
 
 fn answer(mut response: Response, signal: AbortSignal) -> HttpAnswer {
@@ -86,7 +88,8 @@ impl ByteSource for Source {
             match stream.next().await {
                 Some(Ok(piece)) => Ok(Some(piece)),
                 Some(Err(error)) => {
-                    let failed = failed(&error, &self.signal);
+                    let failed =
+                        failed(error.to_string().chars().take(120).collect(), &self.signal);
                     self.stream = None;
                     Err(failed)
                 }
@@ -100,15 +103,15 @@ impl ByteSource for Source {
 }
 
 /// `fetch` does not say whether anything was sent, so a failure may have taken effect.
-fn failed(error: &worker::Error, signal: &AbortSignal) -> HttpError {
+fn failed(text: String, signal: &AbortSignal) -> HttpError {
     if signal.aborted() {
         HttpError::TimedOut
     } else {
-        HttpError::Lost(text(error))
+        HttpError::Lost(text)
     }
 }
 
 /// The error's text, cut: the platform's texts name no URL, header or body.
-fn text(error: &worker::Error) -> String {
-    error.to_string().chars().take(120).collect()
+fn text(error: &JsValue) -> String {
+    message(error).chars().take(120).collect()
 }

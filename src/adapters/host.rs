@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use worker::js_sys::{Array, Date, Function, Object, Reflect, global};
+use worker::Delay;
+use worker::js_sys::{Array, Date, Function, Reflect, global};
 use worker::wasm_bindgen::{JsCast, JsValue};
-use worker::{AnalyticsEngineDataPointBuilder, AnalyticsEngineDataset, Delay};
 
+use super::js::{ask, call, get, object, texts};
 use crate::app::Background;
 use crate::ports::{Clock, Random, RateLimiter, Task, Telemetry, Zones};
 use crate::time::{Span, Timestamp};
@@ -52,22 +53,17 @@ impl Zones for Host {
     reason = "milliseconds are exact in a double"
 )]
 fn long_offset(zone: &str, at: Timestamp) -> Option<String> {
-    let intl = Reflect::get(&global(), &"Intl".into()).ok()?;
-    let class: Function = Reflect::get(&intl, &"DateTimeFormat".into())
-        .ok()?
+    let class: Function = get(&get(&global(), "Intl"), "DateTimeFormat")
         .dyn_into()
         .ok()?;
-    let options = Object::new();
-    Reflect::set(&options, &"timeZone".into(), &zone.into()).ok()?;
-    Reflect::set(&options, &"timeZoneName".into(), &"longOffset".into()).ok()?;
+    let options = object(&[
+        ("timeZone", zone.into()),
+        ("timeZoneName", "longOffset".into()),
+    ]);
     // An unknown zone throws.
     let format = Reflect::construct(&class, &Array::of2(&"en-US".into(), &options)).ok()?;
-    let method: Function = Reflect::get(&format, &"format".into())
-        .ok()?
-        .dyn_into()
-        .ok()?;
     let date = Date::new(&JsValue::from_f64(at.millis() as f64));
-    let text = method.call1(&format, &date).ok()?.as_string()?;
+    let text = call(&format, "format", &[date.into()]).ok()?.as_string()?;
     text.rsplit_once("GMT").map(|(_, offset)| offset.to_owned())
 }
 
@@ -91,7 +87,7 @@ fn parse_offset(text: &str) -> Option<i32> {
 }
 
 /// Log lines on the console, data points in Analytics Engine where that is bound.
-pub(super) struct Log(pub(super) Option<AnalyticsEngineDataset>);
+pub(super) struct Log(pub(super) Option<JsValue>);
 
 impl Telemetry for Log {
     fn log(&self, line: &str) {
@@ -100,27 +96,31 @@ impl Telemetry for Log {
 
     fn point(&self, index: &str, blobs: &[&str], doubles: &[f64]) {
         let Some(dataset) = &self.0 else { return };
-        let point = AnalyticsEngineDataPointBuilder::new()
-            .indexes([index])
-            .blobs(blobs.iter().map(|blob| (*blob).to_owned()))
-            .doubles(doubles.iter().copied());
+        let numbers = Array::new();
+        for double in doubles {
+            numbers.push(&JsValue::from_f64(*double));
+        }
+        let point = object(&[
+            ("indexes", texts(&[index])),
+            ("blobs", texts(blobs)),
+            ("doubles", numbers.into()),
+        ]);
         // A data point that is not taken is a figure less, nothing more.
-        let _ = point.write_to(dataset);
+        let _ = call(dataset, "writeDataPoint", &[point]);
     }
 }
 
 /// The rate limiter bound as `RATE_LIMIT`.
-pub(super) struct Limiter(pub(super) Option<worker::RateLimiter>);
+pub(super) struct Limiter(pub(super) Option<JsValue>);
 
 impl RateLimiter for Limiter {
     fn allow<'a>(&'a self, key: &'a str) -> Task<'a, bool> {
         Box::pin(async move {
             let Some(limiter) = &self.0 else { return true };
             // A limiter that fails lets the request pass.
-            limiter
-                .limit(key.to_owned())
-                .await
-                .map_or(true, |outcome| outcome.success)
+            let asked = object(&[("key", key.into())]);
+            let answer = ask(limiter, "limit", &[asked]).await;
+            answer.map_or(true, |answer| get(&answer, "success").is_truthy())
         })
     }
 }

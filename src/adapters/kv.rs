@@ -1,16 +1,29 @@
 //! KV as the key-value port.
 
-use worker::KvStore;
+use worker::js_sys::Array;
+use worker::wasm_bindgen::JsValue;
 
+use super::js::{ask, get, message, object, text};
 use crate::ports::{KeyValue, KvError, Task};
 use crate::time::Span;
 
 /// The namespace bound as `KV_DEDUP`.
-pub(super) struct Kv(pub(super) KvStore);
+pub(super) struct Kv(pub(super) JsValue);
+
+impl Kv {
+    async fn ask(&self, method: &str, args: &[JsValue]) -> Result<JsValue, KvError> {
+        let answer = ask(&self.0, method, args).await;
+        // KV's texts name the call and a status, never a value.
+        answer.map_err(|error| KvError(message(&error)))
+    }
+}
 
 impl KeyValue for Kv {
     fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<String>, KvError>> {
-        Box::pin(async move { self.0.get(key).text().await.map_err(|error| failed(&error)) })
+        Box::pin(async move {
+            let found = self.ask("get", &[key.into(), "text".into()]).await?;
+            Ok(found.as_string())
+        })
     }
 
     fn put<'a>(
@@ -20,35 +33,26 @@ impl KeyValue for Kv {
         ttl: Option<Span>,
     ) -> Task<'a, Result<(), KvError>> {
         Box::pin(async move {
-            let put = self.0.put(key, value).map_err(|error| failed(&error))?;
-            let put = match ttl {
-                Some(ttl) => put.expiration_ttl(ttl.seconds_up().max(60)),
-                None => put,
+            let ttl = ttl.map(|ttl| u32::try_from(ttl.seconds_up().max(60)).unwrap_or(u32::MAX));
+            let options = match ttl {
+                Some(seconds) => object(&[("expirationTtl", seconds.into())]),
+                None => object(&[]),
             };
-            put.execute().await.map_err(|error| failed(&error))
+            let args = [key.into(), value.into(), options];
+            self.ask("put", &args).await.map(|_| ())
         })
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> Task<'a, Result<(), KvError>> {
-        Box::pin(async move { self.0.delete(key).await.map_err(|error| failed(&error)) })
+        Box::pin(async move { self.ask("delete", &[key.into()]).await.map(|_| ()) })
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Task<'a, Result<Vec<String>, KvError>> {
         Box::pin(async move {
-            let page = self
-                .0
-                .list()
-                .prefix(prefix.to_owned())
-                .limit(100)
-                .execute()
-                .await;
-            let page = page.map_err(|error| failed(&error))?;
-            Ok(page.keys.into_iter().map(|key| key.name).collect())
+            let options = object(&[("prefix", prefix.into()), ("limit", 100.into())]);
+            let page = self.ask("list", &[options]).await?;
+            let keys = Array::from(&get(&page, "keys"));
+            Ok(keys.iter().filter_map(|key| text(&key, "name")).collect())
         })
     }
-}
-
-/// The error's text, cut: KV's texts name the call and a status, never a value.
-fn failed(error: &worker::KvError) -> KvError {
-    KvError(error.to_string().chars().take(200).collect())
 }

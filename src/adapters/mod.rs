@@ -6,6 +6,7 @@ mod entry;
 mod fetch;
 mod host;
 mod isolate;
+mod js;
 mod kv;
 mod queues;
 mod r2;

@@ -1,8 +1,9 @@
 //! Cloudflare Queues as the queue port.
 
+use worker::Env;
 use worker::js_sys::JSON;
-use worker::{Env, QueueContentType, RawMessageBuilder};
 
+use super::js::{ask, found, message, object};
 use crate::ports::{QueueError, Queues, Task};
 use crate::time::Span;
 
@@ -17,23 +18,20 @@ impl Queues for Bindings {
         delay: Span,
     ) -> Task<'a, Result<(), QueueError>> {
         Box::pin(async move {
-            let queue = self.0.queue(binding).map_err(|error| failed(&error))?;
+            let queue = found(&self.0, binding)
+                .ok_or_else(|| QueueError(format!("no queue is bound as {binding}")))?;
             let body =
                 JSON::parse(&body).map_err(|_| QueueError("the message is not JSON".to_owned()))?;
-            let mut message = RawMessageBuilder::new(body);
-            if delay > Span::default() {
-                let seconds = u32::try_from(delay.seconds_up()).unwrap_or(u32::MAX);
-                message = message.delay_seconds(seconds);
-            }
-            let message = message.build_with_content_type(QueueContentType::Json);
-            queue
-                .send_raw(message)
-                .await
-                .map_err(|error| failed(&error))
+            let seconds = u32::try_from(delay.seconds_up()).unwrap_or(u32::MAX);
+            let json = ("contentType", "json".into());
+            let options = if seconds > 0 {
+                object(&[json, ("delaySeconds", seconds.into())])
+            } else {
+                object(&[json])
+            };
+            let sent = ask(&queue, "send", &[body, options]).await;
+            sent.map(|_| ())
+                .map_err(|error| QueueError(message(&error)))
         })
     }
-}
-
-fn failed(error: &worker::Error) -> QueueError {
-    QueueError(error.to_string().chars().take(200).collect())
 }

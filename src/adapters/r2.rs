@@ -1,62 +1,67 @@
 //! R2 as the object port.
 
-use std::collections::HashMap;
+use worker::js_sys::{Array, Object as JsObject, Uint8Array};
+use worker::wasm_bindgen::{JsCast, JsValue};
 
-use worker::{Bucket, Conditional, HttpMetadata};
-
+use super::js::{ask, get, message, object, some, text};
 use crate::ports::{Object, ObjectError, Objects, PutNew, Task};
 
 /// The bucket bound as `BUCKET`.
-pub(super) struct R2(pub(super) Bucket);
+pub(super) struct R2(pub(super) JsValue);
 
 impl R2 {
+    async fn ask(&self, method: &str, args: &[JsValue]) -> Result<JsValue, ObjectError> {
+        let answer = ask(&self.0, method, args).await;
+        answer.map_err(|error| failed(&error))
+    }
+
+    /// Puts an object; `false` where the condition does not hold.
     async fn put_with(
         &self,
         key: &str,
-        object: Object,
-        only_if: Option<Conditional>,
+        put: Object,
+        only_if: JsValue,
     ) -> Result<bool, ObjectError> {
-        let metadata: HashMap<String, String> = object.metadata.into_iter().collect();
-        let http = HttpMetadata {
-            content_type: Some(object.content_type),
-            ..Default::default()
-        };
-        let mut put = self
-            .0
-            .put(key, object.bytes)
-            .http_metadata(http)
-            .custom_metadata(metadata);
-        if let Some(only_if) = only_if {
-            put = put.only_if(only_if);
-        }
-        put.execute()
-            .await
-            .map(|stored| stored.is_some())
-            .map_err(|error| failed(&error))
+        let metadata = put.metadata.iter();
+        let metadata: Vec<(&str, JsValue)> = metadata
+            .map(|(name, value)| (name.as_str(), value.into()))
+            .collect();
+        let options = object(&[
+            (
+                "httpMetadata",
+                object(&[("contentType", put.content_type.into())]),
+            ),
+            ("customMetadata", object(&metadata)),
+            ("onlyIf", only_if),
+        ]);
+        let bytes = Uint8Array::from(put.bytes.as_slice()).into();
+        let stored = self.ask("put", &[key.into(), bytes, options]).await?;
+        Ok(some(stored).is_some())
     }
 }
 
 impl Objects for R2 {
     fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<Object>, ObjectError>> {
         Box::pin(async move {
-            let found = self
-                .0
-                .get(key)
-                .execute()
-                .await
-                .map_err(|error| failed(&error))?;
-            let Some(found) = found else { return Ok(None) };
-            let metadata = found.custom_metadata().map_err(|error| failed(&error))?;
-            let content_type = found.http_metadata().content_type.unwrap_or_default();
-            let bytes = match found.body() {
-                Some(body) => body.bytes().await.map_err(|error| failed(&error))?,
-                None => Vec::new(),
+            let Some(found) = some(self.ask("get", &[key.into()]).await?) else {
+                return Ok(None);
             };
-            let mut metadata: Vec<(String, String)> = metadata.into_iter().collect();
-            metadata.sort();
+            let bytes = ask(&found, "arrayBuffer", &[]).await;
+            let bytes = bytes.map_err(|error| failed(&error))?;
+            let custom = get(&found, "customMetadata").dyn_into::<JsObject>();
+            let custom = custom.map_or_else(|_| Array::new(), |custom| JsObject::entries(&custom));
+            let mut metadata = Vec::new();
+            for pair in custom.iter() {
+                let pair = Array::from(&pair);
+                let texts = (pair.get(0).as_string(), pair.get(1).as_string());
+                if let (Some(name), Some(value)) = texts {
+                    metadata.push((name, value));
+                }
+            }
+            metadata.sort_unstable();
             Ok(Some(Object {
-                bytes,
-                content_type,
+                bytes: Uint8Array::new(&bytes).to_vec(),
+                content_type: text(&get(&found, "httpMetadata"), "contentType").unwrap_or_default(),
                 metadata,
             }))
         })
@@ -68,13 +73,8 @@ impl Objects for R2 {
         object: Object,
     ) -> Task<'a, Result<PutNew, ObjectError>> {
         Box::pin(async move {
-            let absent = Conditional {
-                etag_matches: None,
-                etag_does_not_match: Some("*".to_owned()),
-                uploaded_before: None,
-                uploaded_after: None,
-            };
-            let created = self.put_with(key, object, Some(absent)).await?;
+            let absent = super::js::object(&[("etagDoesNotMatch", "*".into())]);
+            let created = self.put_with(key, object, absent).await?;
             Ok(if created {
                 PutNew::Created
             } else {
@@ -84,22 +84,26 @@ impl Objects for R2 {
     }
 
     fn put<'a>(&'a self, key: &'a str, object: Object) -> Task<'a, Result<(), ObjectError>> {
-        Box::pin(async move { self.put_with(key, object, None).await.map(|_| ()) })
+        Box::pin(async move {
+            let put = self.put_with(key, object, JsValue::UNDEFINED).await;
+            put.map(|_| ())
+        })
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> Task<'a, Result<(), ObjectError>> {
-        Box::pin(async move { self.0.delete(key).await.map_err(|error| failed(&error)) })
+        Box::pin(async move { self.ask("delete", &[key.into()]).await.map(|_| ()) })
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Task<'a, Result<Vec<String>, ObjectError>> {
         Box::pin(async move {
-            let page = self.0.list().prefix(prefix).limit(100).execute().await;
-            let page = page.map_err(|error| failed(&error))?;
-            Ok(page.objects().iter().map(worker::Object::key).collect())
+            let options = object(&[("prefix", prefix.into()), ("limit", 100.into())]);
+            let page = self.ask("list", &[options]).await?;
+            let objects = Array::from(&get(&page, "objects"));
+            Ok(objects.iter().filter_map(|it| text(&it, "key")).collect())
         })
     }
 }
 
-fn failed(error: &worker::Error) -> ObjectError {
-    ObjectError(error.to_string().chars().take(200).collect())
+fn failed(error: &JsValue) -> ObjectError {
+    ObjectError(message(error))
 }

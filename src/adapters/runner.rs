@@ -4,13 +4,12 @@ use std::rc::Rc;
 
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
-use worker::wasm_bindgen::JsValue;
-use worker::{
-    ByteStream, DurableObject, Env, Method, ObjectNamespace, Request, RequestInit, Response, State,
-    Storage, durable_object,
-};
+use worker::js_sys::Date;
+use worker::wasm_bindgen::{JsCast, JsValue};
+use worker::{ByteStream, DurableObject, Env, Request, Response, State, durable_object};
 
 use super::entry::query;
+use super::js::{ask, call, get, message, object};
 use super::settings::app;
 use crate::app::{Runner as RunnerPort, RunnerError};
 use crate::http::query::value;
@@ -24,7 +23,7 @@ use crate::ports::Task;
 use crate::time::Span;
 
 /// The namespace bound as `RUNNER`.
-pub(super) struct Remote(pub(super) ObjectNamespace);
+pub(super) struct Remote(pub(super) JsValue);
 
 impl Remote {
     async fn send(
@@ -33,18 +32,15 @@ impl Remote {
         path: &str,
         body: Option<String>,
     ) -> Result<Response, RunnerError> {
-        let stub = self.0.get_by_name(id).map_err(unreachable)?;
-        let mut init = RequestInit::new();
-        init.with_method(Method::Post);
-        if let Some(body) = body {
-            init.with_body(Some(JsValue::from_str(&body)));
-        }
+        let stub = call(&self.0, "getByName", &[id.into()]).map_err(lost)?;
+        let options = object(&[
+            ("method", "POST".into()),
+            ("body", body.map_or(JsValue::UNDEFINED, JsValue::from)),
+        ]);
         let url = format!("https://runner{path}");
-        let request = Request::new_with_init(&url, &init).map_err(unreachable)?;
-        let response = stub
-            .fetch_with_request(request)
-            .await
-            .map_err(unreachable)?;
+        let sent = ask(&stub, "fetch", &[url.into(), options]).await;
+        let sent = sent.and_then(JsCast::dyn_into::<web_sys::Response>);
+        let response = Response::from(sent.map_err(lost)?);
         match response.status_code() {
             200 => Ok(response),
             404 => Err(RunnerError::NotHere),
@@ -71,6 +67,11 @@ fn unreachable(error: worker::Error) -> RunnerError {
     RunnerError::Unreachable(error.to_string())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+fn lost(error: JsValue) -> RunnerError {
+    RunnerError::Unreachable(message(&error))
+}
+
 /// The runner's steps as they arrive.
 struct Steps {
     stream: ByteStream,
@@ -84,13 +85,11 @@ impl Steps {
             if let Some(step) = step.map_err(|e| RunnerError::Unreachable(e.to_string()))? {
                 return Ok(step);
             }
-            match self.stream.next().await {
-                Some(bytes) => self.reader.push(&bytes.map_err(unreachable)?),
-                None => {
-                    let cut = "the runner's stream ended before the run";
-                    return Err(RunnerError::Unreachable(cut.to_owned()));
-                }
-            }
+            let Some(bytes) = self.stream.next().await else {
+                let cut = "the runner's stream ended before the run";
+                return Err(RunnerError::Unreachable(cut.to_owned()));
+            };
+            self.reader.push(&bytes.map_err(unreachable)?);
         }
     }
 }
@@ -157,7 +156,7 @@ impl std::fmt::Debug for Runner {
 
 impl DurableObject for Runner {
     fn new(state: State, env: Env) -> Self {
-        let storage = Rc::new(Durable(state.storage()));
+        let storage = Rc::new(Durable(get(state.as_raw(), "storage")));
         Self {
             state: Rc::new(state),
             env,
@@ -233,29 +232,40 @@ fn streamed(follower: Follower) -> worker::Result<Response> {
 }
 
 /// The object's own storage: one record under one key.
-struct Durable(Storage);
+struct Durable(JsValue);
+
+impl Durable {
+    async fn ask(&self, method: &str, args: &[JsValue]) -> Result<JsValue, String> {
+        let answer = ask(&self.0, method, args).await;
+        answer.map_err(|error| message(&error))
+    }
+}
 
 impl ActorStorage for Durable {
     fn read(&self) -> Task<'_, Result<Option<String>, String>> {
-        Box::pin(async move {
-            self.0
-                .get::<String>(RECORD)
-                .await
-                .map_err(|e| e.to_string())
-        })
+        Box::pin(async move { Ok(self.ask("get", &[RECORD.into()]).await?.as_string()) })
     }
 
     fn write(&self, record: String) -> Task<'_, Result<(), String>> {
-        Box::pin(async move { self.0.put(RECORD, record).await.map_err(|e| e.to_string()) })
+        Box::pin(async move {
+            let args = [RECORD.into(), record.into()];
+            self.ask("put", &args).await.map(|_| ())
+        })
     }
 
     fn clear(&self) -> Task<'_, Result<(), String>> {
-        Box::pin(async move { self.0.delete_all().await.map_err(|e| e.to_string()) })
+        Box::pin(async move { self.ask("deleteAll", &[]).await.map(|_| ()) })
     }
 
     fn wake(&self, after: Span) -> Task<'_, Result<(), String>> {
-        let after = std::time::Duration::from_millis(u64::try_from(after.millis()).unwrap_or(0));
-        Box::pin(async move { self.0.set_alarm(after).await.map_err(|e| e.to_string()) })
+        Box::pin(async move {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "milliseconds are exact in a double"
+            )]
+            let at = Date::now() + after.millis() as f64;
+            self.ask("setAlarm", &[at.into()]).await.map(|_| ())
+        })
     }
 }
 

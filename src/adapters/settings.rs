@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use worker::Env;
-use worker::js_sys::{JSON, Reflect};
-use worker::wasm_bindgen::JsValue;
+use worker::js_sys::JSON;
 
 use super::d1::D1;
 use super::fetch::Fetcher;
 use super::host::{Host, Limiter, Log, WaitUntil};
 use super::isolate::Isolate;
+use super::js::found;
 use super::kv::Kv;
 use super::queues::Bindings;
 use super::r2::R2;
@@ -39,33 +39,27 @@ pub(super) fn app(env: &Env, wait_until: Rc<dyn Fn(Task<'static, ()>)>) -> App {
     let settings = settings(env);
     let host = Rc::new(Host);
     let runner = (settings.config.runner == RunnerMode::DurableObject)
-        .then(|| env.durable_object("RUNNER").ok())
+        .then(|| found(env, "RUNNER"))
         .flatten()
         .map(|namespace| Rc::new(Remote(namespace)) as Rc<dyn crate::app::Runner>);
     App {
         clock: host.clone(),
         random: host.clone(),
         zones: host,
-        db: match env.d1("DB") {
-            Ok(db) => Rc::new(D1(db)),
-            Err(_) => Rc::new(Missing),
+        db: match found(env, "DB") {
+            Some(db) => Rc::new(D1(db)),
+            None => Rc::new(Missing),
         },
-        kv: match env.kv("KV_DEDUP") {
-            Ok(kv) => Rc::new(Kv(kv)),
-            Err(_) => Rc::new(Missing),
+        kv: match found(env, "KV_DEDUP") {
+            Some(kv) => Rc::new(Kv(kv)),
+            None => Rc::new(Missing),
         },
         isolate: Rc::new(Isolate),
-        objects: env
-            .bucket("BUCKET")
-            .ok()
-            .map(|bucket| Rc::new(R2(bucket)) as Rc<dyn Objects>),
+        objects: found(env, "BUCKET").map(|bucket| Rc::new(R2(bucket)) as Rc<dyn Objects>),
         outbound: Rc::new(Fetcher),
-        queues: env
-            .queue("JOBS")
-            .ok()
-            .map(|_| Rc::new(Bindings(env.clone())) as Rc<dyn Queues>),
-        limiter: Rc::new(Limiter(env.rate_limiter("RATE_LIMIT").ok())),
-        telemetry: Rc::new(Log(env.analytics_engine("ANALYTICS").ok())),
+        queues: found(env, "JOBS").map(|_| Rc::new(Bindings(env.clone())) as Rc<dyn Queues>),
+        limiter: Rc::new(Limiter(found(env, "RATE_LIMIT"))),
+        telemetry: Rc::new(Log(found(env, "ANALYTICS"))),
         runner,
         background: Rc::new(WaitUntil(wait_until)),
         stats: STATS.with(Rc::clone),
@@ -80,7 +74,7 @@ fn settings(env: &Env) -> Rc<Settings> {
             .borrow_mut()
             .get_or_insert_with(|| {
                 let text = |name: &str| variable(env, name);
-                let bound = |name: &str| property(env, name).is_some_and(|value| value.is_object());
+                let bound = |name: &str| found(env, name).is_some_and(|value| value.is_object());
                 let sources = Sources {
                     text: &text,
                     bound: &bound,
@@ -93,14 +87,9 @@ fn settings(env: &Env) -> Rc<Settings> {
     })
 }
 
-fn property(env: &Env, name: &str) -> Option<JsValue> {
-    let value = Reflect::get(env, &JsValue::from_str(name)).ok()?;
-    (!value.is_undefined() && !value.is_null()).then_some(value)
-}
-
 /// A variable's text; a table or number comes as JSON.
 fn variable(env: &Env, name: &str) -> Option<String> {
-    let value = property(env, name)?;
+    let value = found(env, name)?;
     match value.as_string() {
         Some(text) => Some(text),
         None => JSON::stringify(&value).ok().map(String::from),

@@ -17,7 +17,7 @@ pub fn preflight(app: &App, request: &Request) -> Option<Response> {
             body: Body::Bytes(Vec::new()),
         }
         .with("access-control-allow-origin", origin)
-        .with("access-control-allow-methods", "GET, POST")
+        .with("access-control-allow-methods", "GET, POST, PATCH, DELETE")
         .with("access-control-allow-headers", ALLOWED)
         .with("access-control-max-age", "600")
         .with("cache-control", "no-store")
@@ -58,7 +58,9 @@ fn allowed(app: &App, request: &Request) -> Option<String> {
     known.then(|| origin.to_owned())
 }
 
-const ALLOWED: &str = "authorization, content-type, idempotency-key, prefer, x-goog-api-key";
+const ALLOWED: &str = "authorization, content-type, idempotency-key, prefer, x-goog-api-client, \
+     x-goog-api-key, x-oncepress-pipeline, x-oncepress-publish, x-oncepress-requested-at, \
+     x-oncepress-site, x-oncepress-variant, x-oncepress-window-minutes, x-server-timeout";
 const EXPOSED: &str = "x-request-id, x-idempotency-replayed, x-oncepress-credits, \
      x-oncepress-generation-id, x-oncepress-error-code, x-oncepress-error-source, retry-after, \
-     location, x-should-retry";
+     location, x-should-retry, x-oncepress-held, x-oncepress-warning";

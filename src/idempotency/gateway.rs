@@ -10,9 +10,10 @@ use crate::app::{App, RunnerError, delivery_id};
 use crate::config::{self, KvFailurePolicy};
 use crate::error::{Code, Problem, Source};
 use crate::idempotency::body;
-use crate::idempotency::live::Live;
+use crate::idempotency::follow::Lasting;
+use crate::idempotency::live::{Feed, Live, Step};
 use crate::idempotency::mark::{Mark, answers};
-use crate::idempotency::output::NoTap;
+use crate::idempotency::output::{NoTap, unfit};
 use crate::idempotency::record::{Generation, Job, Settlement, Stored, Surface};
 use crate::idempotency::recovery::{settlement_of, stored};
 use crate::idempotency::runner::execute;
@@ -760,10 +761,19 @@ async fn replay(
     holder: &Generation,
     body: Option<String>,
 ) -> Result<Reply, Problem> {
-    let more = owe_missing(app, asked, holder).await?;
     let mut result = stored(app, holder, body)
         .await
         .map_err(|error| store_problem(app, &error))?;
+    if was_passed_on(asked, holder)
+        && let Some(reason) = unfit(app, holder, &result.body)
+    {
+        return Ok(Reply::Held {
+            reason: reason.to_owned(),
+            stored: Box::new(result),
+            made: false,
+        });
+    }
+    let more = owe_missing(app, asked, holder).await?;
     result
         .destinations
         .extend(more.iter().map(|d| format!("{}={}", d.publisher, d.target)));
@@ -779,6 +789,52 @@ async fn replay(
         }
     }));
     Ok(Reply::Replayed(Box::new(result)))
+}
+
+/// Whether a duplicate wants to have published what was bought to be passed on only, and so was
+/// never asked whether it is fit for that.
+fn was_passed_on(asked: &Asked, holder: &Generation) -> bool {
+    let have = &holder.destinations;
+    asked.surface != Surface::Api
+        && have.is_empty()
+        && !missing(
+            asked,
+            have,
+            &holder.id,
+            holder.anchor_at,
+            holder.topic.as_deref(),
+        )
+        .is_empty()
+}
+
+/// Waits until it is known what was bought, and only then adds destinations to it.
+async fn attach_to_publish(
+    app: &App,
+    asked: &Asked,
+    keys: &Keys,
+    id: &str,
+) -> Result<Reply, Problem> {
+    let mut feed = Lasting::new(app, id);
+    let end = loop {
+        match feed.next().await {
+            Ok(Step::Piece(_)) => {}
+            Ok(Step::End(end)) => break end,
+            Err(error) => {
+                log_unreachable(app, id, &error);
+                return Err(pending(id));
+            }
+        }
+    };
+    if let Settlement::Failed { .. } | Settlement::Unknown { .. } = end {
+        return Err(failure(id, end));
+    }
+    let failed = |error: DbError| store_problem(app, &error);
+    let results = app.run(settle::load(id)).await.map_err(failed)?;
+    match settle::read_load(&results, 0).map_err(failed)? {
+        Some((holder, _)) if holder.state == State::Held => held_again(app, &holder).await,
+        Some((holder, _)) => replay(app, asked, keys, &holder, None).await,
+        None => Err(pending(id)),
+    }
 }
 
 /// Adds the destinations that a duplicate names to the generation that is there.
@@ -817,6 +873,9 @@ async fn attach(
     keys: &Keys,
     holder: Generation,
 ) -> Result<Reply, Problem> {
+    if was_passed_on(asked, &holder) {
+        return attach_to_publish(app, asked, keys, &holder.id).await;
+    }
     owe_missing(app, asked, &holder).await?;
     if asked.background {
         return Ok(Reply::Accepted {

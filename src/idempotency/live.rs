@@ -198,7 +198,7 @@ fn rest_of(mut settlement: Settlement, given: usize) -> Settlement {
         && stored.is_stream()
         && given > 0
     {
-        stored.body = stored.body.get(given..).unwrap_or_default().to_owned();
+        stored.body.drain(..given.min(stored.body.len()));
     }
     settlement
 }

@@ -7,10 +7,10 @@ use crate::config::{GateRefusal, NearDuplicates};
 use crate::gemini::answer::Assembled;
 use crate::gemini::error::{Failure, transport};
 use crate::gemini::exchange::Exchange;
-use crate::gemini::fitness::{Expectation, Fitness, Form, Hop, Purpose};
+use crate::gemini::fitness::{Expectation, Fitness, Form, HeldReason, Hop, Purpose};
 use crate::gemini::request::upstream_request;
 use crate::gemini::usage::Usage;
-use crate::idempotency::record::{EVENT_STREAM, Job, Stored, Surface, Tokens};
+use crate::idempotency::record::{EVENT_STREAM, Generation, Job, Stored, Surface, Tokens};
 use crate::json_form;
 use crate::ports::{HttpAnswer, HttpError};
 use crate::store::settle::Purchase;
@@ -152,7 +152,12 @@ fn bought(
     }
     .unwrap_or(job.credits.saturating_mul(1_000));
     let tokens = tokens(&usage);
-    let held = held(app, job, answer);
+    let purpose = if job.surface != Surface::Api && job.destinations.is_empty() {
+        Purpose::Relay
+    } else {
+        Purpose::Publish
+    };
+    let held = held(app, job, purpose, answer);
     let body = match job.surface {
         Surface::Api => document(job, answer, &tokens, cost_nano, now),
         Surface::Generate | Surface::Stream => text,
@@ -215,12 +220,12 @@ fn tokens(usage: &Usage) -> Tokens {
 }
 
 /// Why the answer is not published by itself, if so: a code and a sentence.
-fn held(app: &App, job: &Job, answer: &Assembled) -> Option<(&'static str, &'static str)> {
-    let purpose = if job.surface != Surface::Api && job.destinations.is_empty() {
-        Purpose::Relay
-    } else {
-        Purpose::Publish
-    };
+fn held(
+    app: &App,
+    job: &Job,
+    purpose: Purpose,
+    answer: &Assembled,
+) -> Option<(&'static str, &'static str)> {
     let expectation = Expectation {
         form: if job.json_mode {
             Form::Json
@@ -239,6 +244,16 @@ fn held(app: &App, job: &Job, answer: &Assembled) -> Option<(&'static str, &'sta
         Fitness::Fit => None,
         Fitness::Held(reason) => Some((reason.code(), reason.sentence())),
     }
+}
+
+/// Why an answer that was bought to be passed on only is not fit to publish; `None` where it is.
+pub fn unfit(app: &App, generation: &Generation, body: &str) -> Option<&'static str> {
+    let mut exchange = Exchange::begin(200, &[]);
+    exchange.push(body.as_bytes());
+    let Ok(answer) = exchange.end(None, app.now()) else {
+        return Some(HeldReason::Incomplete.code());
+    };
+    held(app, &Job::of(generation), Purpose::Publish, &answer).map(|(code, _)| code)
 }
 
 /// What the pipeline's own rules say against publishing it.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::idempotency::state::State;
 use crate::json_form::{self, JsonForm, json_form, member, object};
 use crate::ports::DbError;
-use crate::store::row::Row;
+use crate::store::row::{Columns, Row};
 use crate::time::Timestamp;
 
 /// Which of our endpoints a request came in by, and so the form of its answer.
@@ -246,60 +246,64 @@ impl Generation {
 
     /// Reads a row that was selected with [`Generation::COLUMNS`].
     pub fn read(row: Row<'_>) -> Result<Self, DbError> {
-        let word = |column| row.text(column);
-        let state = word("state")?;
-        let surface = word("surface")?;
-        Ok(Self {
-            id: word("id")?,
-            account: word("account")?,
-            site: word("site")?,
-            pipeline: word("pipeline")?,
-            topic: row.optional_text("topic")?,
-            surface: Surface::parse(&surface).ok_or_else(|| unknown_word("surface"))?,
-            key: word("key")?,
-            claim_key: word("claim_key")?,
-            operation: row.flag("operation")?,
-            fingerprint: word("fingerprint")?,
-            leaves: word("leaves")?,
-            state: State::parse(&state).ok_or_else(|| unknown_word("state"))?,
-            reason: row.optional_text("reason")?,
-            detail: row.optional_text("detail")?,
-            token: word("token")?,
-            lease_until: row.time("lease_until")?,
-            anchor_at: row.time("anchor_at")?,
-            expires_at: row.time("expires_at")?,
-            request_id: word("request_id")?,
-            model: word("model")?,
-            model_version: row.optional_text("model_version")?,
-            json_mode: row.flag("json_mode")?,
-            continues: row.flag("continues")?,
-            from_queue: row.flag("from_queue")?,
-            upstream: word("upstream")?,
-            created_at: row.time("created_at")?,
-            completed_at: row.optional_time("completed_at")?,
-            updated_at: row.time("updated_at")?,
-            credit_day: word("credit_day")?,
-            credits_reserved: row.integer("credits_reserved")?,
-            credits_spent: row.integer("credits_spent")?,
-            output_id: row.optional_text("output_id")?,
-            output_where: row.optional_text("output_where")?,
-            output_parts: row.integer("output_parts")?,
-            output_type: row.optional_text("output_type")?,
-            output_headers: row.optional_text("output_headers")?,
-            finish_reason: row.optional_text("finish_reason")?,
+        let unknown = || unknown_word("state");
+        let state = State::parse(&row.text("state")?).ok_or_else(unknown)?;
+        let unknown = || unknown_word("surface");
+        let surface = Surface::parse(&row.text("surface")?).ok_or_else(unknown)?;
+        let unknown = || unknown_word("destinations");
+        let destinations = json_form::read(&row.text("destinations")?).ok_or_else(unknown)?;
+        let mut columns = Columns::of(row);
+        let read = Self {
+            id: columns.text("id"),
+            account: columns.text("account"),
+            site: columns.text("site"),
+            pipeline: columns.text("pipeline"),
+            topic: columns.optional_text("topic"),
+            surface,
+            key: columns.text("key"),
+            claim_key: columns.text("claim_key"),
+            operation: columns.flag("operation"),
+            fingerprint: columns.text("fingerprint"),
+            leaves: columns.text("leaves"),
+            state,
+            reason: columns.optional_text("reason"),
+            detail: columns.optional_text("detail"),
+            token: columns.text("token"),
+            lease_until: columns.time("lease_until"),
+            anchor_at: columns.time("anchor_at"),
+            expires_at: columns.time("expires_at"),
+            request_id: columns.text("request_id"),
+            model: columns.text("model"),
+            model_version: columns.optional_text("model_version"),
+            json_mode: columns.flag("json_mode"),
+            continues: columns.flag("continues"),
+            from_queue: columns.flag("from_queue"),
+            upstream: columns.text("upstream"),
+            created_at: columns.time("created_at"),
+            completed_at: columns.optional_time("completed_at"),
+            updated_at: columns.time("updated_at"),
+            credit_day: columns.text("credit_day"),
+            credits_reserved: columns.integer("credits_reserved"),
+            credits_spent: columns.integer("credits_spent"),
+            output_id: columns.optional_text("output_id"),
+            output_where: columns.optional_text("output_where"),
+            output_parts: columns.integer("output_parts"),
+            output_type: columns.optional_text("output_type"),
+            output_headers: columns.optional_text("output_headers"),
+            finish_reason: columns.optional_text("finish_reason"),
             tokens: Tokens {
-                prompt: row.count("prompt_tokens")?,
-                cached: row.count("cached_tokens")?,
-                output: row.count("output_tokens")?,
-                thought: row.count("thought_tokens")?,
-                total: row.count("total_tokens")?,
+                prompt: columns.count("prompt_tokens"),
+                cached: columns.count("cached_tokens"),
+                output: columns.count("output_tokens"),
+                thought: columns.count("thought_tokens"),
+                total: columns.count("total_tokens"),
             },
-            cost_nano: row.integer("cost_nano")?,
-            evidence_of: row.optional_text("evidence_of")?,
-            owed: row.flag("owed")?,
-            destinations: json_form::read(&word("destinations")?)
-                .ok_or_else(|| unknown_word("destinations"))?,
-        })
+            cost_nano: columns.integer("cost_nano"),
+            evidence_of: columns.optional_text("evidence_of"),
+            owed: columns.flag("owed"),
+            destinations,
+        };
+        columns.end(read)
     }
 }
 

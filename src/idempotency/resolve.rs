@@ -15,8 +15,8 @@ use crate::ports::{DbError, Statement};
 use crate::store::audit::{self, Act};
 use crate::store::evidence::PREFIX;
 use crate::store::row::first;
-use crate::store::{integer, settle, statement, text};
-use crate::time::Span;
+use crate::store::{accounts, integer, settle, statement, text};
+use crate::time::{Span, Timestamp};
 
 /// What came of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,8 @@ async fn abandon(
     Ok(Resolved::Done)
 }
 
-/// Runs the generation again now, under a new token; what it may have cost before stays charged.
+/// Runs the generation again now, under a new token, and pays for it today. What an earlier run
+/// bought or may have cost stays as evidence, in a row of its own.
 async fn regenerate(
     app: &App,
     actor: &str,
@@ -185,25 +186,32 @@ async fn regenerate(
     let now = app.now();
     let failed = |error: DbError| store_problem(app, &error);
     let token = app.id("tok_");
-    let lease_until = now.plus(LEASE);
+    let evidence_id = app.id("gen_");
+    let today = credit_day(app, &generation.account, now)
+        .await
+        .map_err(failed)?;
     let mut batch = vec![
+        statement(
+            KEEP_REPLACED,
+            vec![
+                text(&generation.id),
+                text(&generation.token),
+                text(&evidence_id),
+                integer(now.millis()),
+                integer(now.plus(RETENTION).millis()),
+                text(&today),
+            ],
+        ),
         statement(
             REGENERATE,
             vec![
                 text(&generation.id),
                 text(&generation.token),
                 text(&token),
-                integer(lease_until.millis()),
+                integer(now.plus(LEASE).millis()),
                 integer(now.millis()),
-            ],
-        ),
-        // The output that this run replaces can't be reached any more.
-        statement(
-            DROP_OUTPUT,
-            vec![
-                text(&generation.id),
-                text(&token),
-                crate::store::optional(generation.output_id.as_deref()),
+                text(&today),
+                text(&evidence_id),
             ],
         ),
         audited(app, actor, generation, "regenerate", reason),
@@ -221,6 +229,15 @@ async fn regenerate(
     );
     start(app, job, body);
     Ok(Resolved::Runs)
+}
+
+/// Today, where the account is.
+async fn credit_day(app: &App, account: &str, now: Timestamp) -> Result<String, DbError> {
+    let results = app.run(vec![accounts::find(account)]).await?;
+    let zone = first(&results, 0)?
+        .map(|row| row.text("timezone"))
+        .transpose()?;
+    Ok(app.local_date(zone.as_deref().unwrap_or("UTC"), now))
 }
 
 fn no_room_or_moved(generation: &Generation) -> Problem {
@@ -246,6 +263,7 @@ fn standing(id: &str) -> Statement {
 }
 
 const PUBLISH: &str = "UPDATE generations SET state = 'generated', updated_at = ?3, \
+  expires_at = MAX(expires_at, ?3 + expires_at - anchor_at), \
   purge_at = CASE WHEN EXISTS (SELECT 1 FROM deliveries WHERE generation_id = ?1 \
     AND status = 'waiting') THEN NULL ELSE ?4 END \
 WHERE id = ?1 AND token = ?2 AND state = 'held'";
@@ -258,7 +276,7 @@ const DROP_BODY: &str = "DELETE FROM request_bodies WHERE generation_id = ?1 AND
   (SELECT 1 FROM generations WHERE id = ?1 AND token = ?2 AND state IN ('generated', 'failed'))";
 
 const ABANDON: &str = "UPDATE generations SET state = 'failed', \
-  reason = CASE state WHEN 'held' THEN 'abandoned' ELSE 'unknown_freed' END, \
+  reason = 'abandoned', \
   completed_at = COALESCE(completed_at, ?3), updated_at = ?3, purge_at = ?4 \
 WHERE id = ?1 AND token = ?2 AND state IN ('held', 'unknown', 'running')";
 
@@ -266,16 +284,33 @@ const CANCEL_WAITING: &str = "DELETE FROM deliveries WHERE generation_id = ?1 \
   AND status = 'waiting' AND EXISTS \
   (SELECT 1 FROM generations WHERE id = ?1 AND token = ?2 AND state = 'failed')";
 
-const DROP_OUTPUT: &str = "DELETE FROM outputs WHERE output_id = ?3 AND EXISTS \
-  (SELECT 1 FROM generations WHERE id = ?1 AND token = ?2 AND state = 'running')";
+const KEEP_REPLACED: &str = "INSERT INTO generations (id, account, site, pipeline, topic, surface, \
+  key, claim_key, operation, fingerprint, leaves, state, reason, token, lease_until, anchor_at, \
+  expires_at, request_id, model, json_mode, continues, upstream, created_at, credit_day, \
+  credits_spent, output_id, output_where, output_parts, output_type, output_headers, \
+  model_version, finish_reason, prompt_tokens, cached_tokens, output_tokens, thought_tokens, \
+  total_tokens, cost_nano, completed_at, updated_at, evidence_of, purge_at) \
+SELECT ?3, account, site, pipeline, topic, surface, key, claim_key, operation, fingerprint, leaves, \
+  'superseded', 'replaced', token, lease_until, anchor_at, expires_at, request_id, model, json_mode, \
+  continues, upstream, created_at, credit_day, credits_spent + credits_reserved, output_id, \
+  output_where, output_parts, output_type, output_headers, model_version, finish_reason, \
+  prompt_tokens, cached_tokens, output_tokens, thought_tokens, total_tokens, cost_nano, \
+  COALESCE(completed_at, ?4), ?4, id, ?5 FROM generations \
+WHERE id = ?1 AND token = ?2 AND state IN ('held', 'unknown', 'running') \
+  AND NOT EXISTS (SELECT 1 FROM accounts a \
+    LEFT JOIN credit_days cd ON cd.account = a.account AND cd.day = ?6 \
+    WHERE a.account = generations.account AND a.daily_credits IS NOT NULL \
+      AND COALESCE(cd.spent, 0) + COALESCE(cd.reserved, 0) + generations.credits_estimate \
+        > a.daily_credits)";
 
+// The window starts anew with a person's decision, so that the caller's next try is a replay.
 const REGENERATE: &str = "UPDATE generations SET state = 'running', token = ?3, \
   lease_until = ?4, updated_at = ?5, reason = NULL, detail = NULL, \
-  output_id = NULL, output_where = NULL, output_parts = 0, \
-  credits_spent = credits_spent + credits_reserved, \
-  credits_reserved = MAX(credits_reserved, credits_spent) \
+  expires_at = MAX(expires_at, ?5 + expires_at - anchor_at), \
+  credit_day = ?6, credits_spent = 0, credits_reserved = credits_estimate, \
+  output_id = NULL, output_where = NULL, output_parts = 0, output_type = NULL, \
+  output_headers = NULL, model_version = NULL, finish_reason = NULL, prompt_tokens = 0, \
+  cached_tokens = 0, output_tokens = 0, thought_tokens = 0, total_tokens = 0, cost_nano = 0, \
+  completed_at = NULL \
 WHERE id = ?1 AND token = ?2 AND state IN ('held', 'unknown', 'running') \
-  AND NOT EXISTS (SELECT 1 FROM accounts a JOIN credit_days cd ON cd.account = a.account \
-    WHERE a.account = generations.account AND cd.day = generations.credit_day \
-      AND a.daily_credits IS NOT NULL AND cd.spent + cd.reserved \
-        + MAX(generations.credits_reserved, generations.credits_spent) > a.daily_credits)";
+  AND EXISTS (SELECT 1 FROM generations e WHERE e.id = ?7)";

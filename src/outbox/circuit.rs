@@ -38,9 +38,8 @@ impl Health {
     /// What an outcome says about the destination.
     pub fn of(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Published { .. } => Self::Works,
             Outcome::Permanent(failed) if concerns_all(failed) => Self::Fails(None),
-            Outcome::Permanent(_) => Self::Works,
+            Outcome::Published { .. } | Outcome::Permanent(_) => Self::Works,
             Outcome::Transient(failed) | Outcome::Ambiguous(failed) => {
                 if failed.code == failure::RATE_LIMITED {
                     Self::Busy(failed.retry_after)
@@ -129,9 +128,9 @@ fn pause(failures: i64) -> Span {
 /// Failures in a row after which a publisher is left alone.
 pub const OPEN_AFTER: i64 = 3;
 /// For how long, at first; doubled with each further failure.
-const OPEN_FOR: Span = Span::from_minutes(1);
+pub const OPEN_FOR: Span = Span::from_minutes(1);
 /// For how long at most: a repaired destination is noticed soon.
-const OPEN_MAX: Span = Span::from_minutes(16);
+pub const OPEN_MAX: Span = Span::from_minutes(16);
 
 #[cfg(test)]
 mod tests {

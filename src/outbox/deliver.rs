@@ -141,16 +141,15 @@ impl Pass<'_> {
         share: &Share<'_>,
     ) -> Result<String, Outcome> {
         let loaded;
-        let body = match body {
-            Some(body) => body,
-            None => {
-                share.spend(1);
-                let failed = |error: crate::ports::DbError| {
-                    Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
-                };
-                loaded = output_body(self.app, generation).await.map_err(failed)?;
-                &loaded
-            }
+        let body = if let Some(body) = body {
+            body
+        } else {
+            share.spend(1);
+            let failed = |error: crate::ports::DbError| {
+                Outcome::Transient(Failure::new(failure::STORE_FAILED, error.to_string()))
+            };
+            loaded = output_body(self.app, generation).await.map_err(failed)?;
+            &loaded
         };
         output_text(generation.surface, body, self.app.now()).ok_or_else(|| {
             let why = "the output can't be read";

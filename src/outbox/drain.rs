@@ -17,6 +17,7 @@ use crate::outbox::budget::{Budget, Share};
 use crate::outbox::circuit::Circuits;
 use crate::outbox::decide::Tally;
 use crate::ports::{DbError, Statement};
+use crate::publish::settings::PublisherSettings;
 use crate::sorted::{SortedMap, SortedSet};
 use crate::store::deliveries::{self, Candidate, LEASED_AT_ONCE, Lane, SLOTS};
 use crate::store::row::rows;
@@ -210,7 +211,8 @@ impl<'a> Pass<'a> {
         let lanes = waiting.drain(..count);
         lanes
             .map(|lane| {
-                let share = (part / self.expected_cost(&lane.publisher)).clamp(1, BATCH_MAX);
+                let share = part.checked_div(self.expected_cost(&lane.publisher));
+                let share = share.unwrap_or(0).clamp(1, BATCH_MAX);
                 (lane, self.circuits.quota(&lane.publisher, share, now))
             })
             .collect()
@@ -219,7 +221,7 @@ impl<'a> Pass<'a> {
     /// What a row of a publisher comes to, most of the time.
     fn expected_cost(&self, publisher: &str) -> usize {
         let settings = self.app.config().publishers.get(publisher);
-        match settings.map(|settings| settings.kind()) {
+        match settings.map(PublisherSettings::kind) {
             Some("wordpress" | "ghost") => 6,
             Some(_) | None => COST_OF_ROW,
         }

@@ -1,7 +1,7 @@
 //! Alerts: what a person must hear of, bundled by kind and pipeline until it is sent.
 
 use crate::ports::{DbError, Statement};
-use crate::store::row::Row;
+use crate::store::row::{Columns, Row};
 use crate::store::{count, integer, optional, statement, text};
 use crate::time::{Span, Timestamp};
 
@@ -47,20 +47,22 @@ pub struct Bundle {
 impl Bundle {
     /// Reads a row of `alerts`.
     pub fn read(row: Row<'_>) -> Result<Self, DbError> {
-        Ok(Self {
-            id: row.integer("id")?,
-            kind: row.text("kind")?,
-            account: row.text("account")?,
-            site: row.text("site")?,
-            pipeline: row.text("pipeline")?,
-            count: row.count("count")?,
-            topic: row.optional_text("topic")?,
-            detail: row.optional_text("detail")?,
-            original_at: row.optional_time("original_at")?,
-            opened_at: row.time("opened_at")?,
-            newest_at: row.time("newest_at")?,
-            attempts: u32::try_from(row.integer("attempts")?).unwrap_or(u32::MAX),
-        })
+        let mut columns = Columns::of(row);
+        let read = Self {
+            id: columns.integer("id"),
+            kind: columns.text("kind"),
+            account: columns.text("account"),
+            site: columns.text("site"),
+            pipeline: columns.text("pipeline"),
+            count: columns.count("count"),
+            topic: columns.optional_text("topic"),
+            detail: columns.optional_text("detail"),
+            original_at: columns.optional_time("original_at"),
+            opened_at: columns.time("opened_at"),
+            newest_at: columns.time("newest_at"),
+            attempts: u32::try_from(columns.integer("attempts")).unwrap_or(u32::MAX),
+        };
+        columns.end(read)
     }
 }
 

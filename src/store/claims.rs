@@ -209,9 +209,9 @@ fn credits(account: &str, day: &str) -> Statement {
 const INSERT: &str = "INSERT INTO generations (id, account, site, pipeline, topic, surface, key, \
   claim_key, operation, fingerprint, leaves, state, token, lease_until, anchor_at, expires_at, \
   request_id, model, json_mode, upstream, created_at, updated_at, credit_day, credits_reserved, \
-  continues, from_queue) \
+  continues, from_queue, credits_estimate) \
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-  ?21, ?21, ?22, ?23, ?25, ?12 = 'queued' \
+  ?21, ?21, ?22, ?23, ?25, ?12 = 'queued', ?23 \
 WHERE NOT EXISTS (SELECT 1 FROM generations WHERE id = ?1) \
   AND NOT EXISTS (SELECT 1 FROM generations WHERE claim_key = ?8 \
     AND state IN ('queued', 'running', 'unknown', 'held')) \

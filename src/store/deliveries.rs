@@ -2,7 +2,7 @@
 
 use crate::idempotency::record::Generation;
 use crate::ports::{DbError, SqlValue, Statement};
-use crate::store::row::Row;
+use crate::store::row::{Columns, Row};
 use crate::store::{count, integer, optional, statement, text};
 use crate::time::Timestamp;
 
@@ -40,26 +40,28 @@ pub struct Candidate {
 impl Candidate {
     /// Reads a row of [`candidates`] or [`candidates_of`].
     pub fn read(row: Row<'_>) -> Result<Self, DbError> {
-        let interrupted = row.optional_text("d_lease_token")?.is_some();
+        let mut columns = Columns::of(row);
+        let interrupted = columns.optional_text("d_lease_token").is_some();
         let delivery = Leased {
-            id: row.text("d_id")?,
-            generation_id: row.text("d_generation_id")?,
-            account: row.text("d_account")?,
-            site: row.text("d_site")?,
-            pipeline: row.text("d_pipeline")?,
-            publisher: row.text("d_publisher")?,
-            target: row.text("d_target")?,
-            maybe_sent: interrupted || row.flag("d_maybe_sent")?,
+            id: columns.text("d_id"),
+            generation_id: columns.text("d_generation_id"),
+            account: columns.text("d_account"),
+            site: columns.text("d_site"),
+            pipeline: columns.text("d_pipeline"),
+            publisher: columns.text("d_publisher"),
+            target: columns.text("d_target"),
+            maybe_sent: interrupted || columns.flag("d_maybe_sent"),
             interrupted,
-            attempts: u32::try_from(row.integer("d_attempts")?).unwrap_or(u32::MAX),
-            progress: row.optional_text("d_progress")?,
-            created_at: row.time("d_created_at")?,
-            due_since: row.time("d_due_since")?,
+            attempts: u32::try_from(columns.integer("d_attempts")).unwrap_or(u32::MAX),
+            progress: columns.optional_text("d_progress"),
+            created_at: columns.time("d_created_at"),
+            due_since: columns.time("d_due_since"),
         };
-        Ok(Self {
+        let body = columns.optional_text("stored_body");
+        columns.end(Self {
             delivery,
             generation: Generation::read(row),
-            body: row.optional_text("stored_body")?,
+            body,
         })
     }
 }
@@ -303,33 +305,61 @@ pub struct DeliveryQuery<'a> {
     pub limit: usize,
 }
 
-// A loose index scan over the due index: from one lane to the next by seeking. It starts behind the
-// cursor, goes on at the first lane after the last, and ends where it started. Row values would
-// read all that a lane owes, since only their first column is sought.
-const LANES: &str = "WITH RECURSIVE cursor (p, a) AS ( \
-  SELECT * FROM (SELECT value ->> '$[0]', value ->> '$[1]' FROM meta WHERE name = 'drain_cursor' \
-    UNION ALL SELECT '', '') LIMIT 1), \
-lane (publisher, account, due_at, around, n, p, a) AS ( \
-  SELECT p, a, 0, p = '', 0, p, a FROM cursor \
-  UNION ALL \
-  SELECT d.publisher, d.account, d.next_attempt_at, \
-    lane.around OR (d.publisher, d.account) <= (lane.publisher, lane.account), \
-    lane.n + 1, lane.p, lane.a \
-  FROM lane JOIN deliveries d ON d.rowid = COALESCE( \
-    (SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due WHERE e.status = 'pending' \
-       AND e.publisher = lane.publisher AND e.account > lane.account \
-     ORDER BY e.account, e.next_attempt_at LIMIT 1), \
-    (SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due WHERE e.status = 'pending' \
-       AND e.publisher > lane.publisher \
-     ORDER BY e.publisher, e.account, e.next_attempt_at LIMIT 1), \
-    CASE WHEN NOT lane.around THEN \
-      (SELECT e.rowid FROM deliveries e INDEXED BY deliveries_due WHERE e.status = 'pending' \
-       ORDER BY e.publisher, e.account, e.next_attempt_at LIMIT 1) END) \
-  WHERE lane.n < ?1 AND (lane.p = '' \
-    OR NOT (lane.around OR (d.publisher, d.account) <= (lane.publisher, lane.account)) \
-    OR (d.publisher, d.account) <= (lane.p, lane.a))) \
-SELECT lane.publisher, lane.account, lane.due_at, c.failures, c.open_until \
-FROM lane LEFT JOIN circuits c ON c.publisher = lane.publisher WHERE lane.n > 0";
+/// The next lane of the due index, found by `$seek`, as `[publisher, account, since when]`: all of it
+/// is in the index.
+macro_rules! seek_sql {
+    ($seek:literal, $order:literal) => {
+        concat!(
+            "(SELECT json_array(e.publisher, e.account, e.next_attempt_at) \
+             FROM deliveries e INDEXED BY deliveries_due WHERE e.status = 'pending' ",
+            $seek,
+            " ORDER BY ",
+            $order,
+            " LIMIT 1)"
+        )
+    };
+}
+
+/// Whether the walk has gone past the last lane, up to where it is.
+macro_rules! around_sql {
+    () => {
+        "(around OR (n > 0 AND (here ->> 0, here ->> 1) <= (before ->> 0, before ->> 1)))"
+    };
+}
+
+// A loose index scan: from one lane to the next by seeking. It starts behind the cursor, goes on at
+// the first lane after the last, and ends where it started. A row value would be no seek: SQLite
+// uses its first column only, and so reads all that a lane owes.
+const LANES: &str = concat!(
+    "WITH RECURSIVE lane (here, before, n, cursor, around) AS ( \
+       SELECT c, c, 0, c, c = '[\"\",\"\"]' FROM (SELECT COALESCE( \
+         (SELECT value FROM meta WHERE name = 'drain_cursor'), '[\"\",\"\"]') AS c) \
+       UNION ALL \
+       SELECT COALESCE(",
+    seek_sql!(
+        "AND e.publisher = here ->> 0 AND e.account > here ->> 1",
+        "e.account, e.next_attempt_at"
+    ),
+    ", ",
+    seek_sql!(
+        "AND e.publisher > here ->> 0",
+        "e.publisher, e.account, e.next_attempt_at"
+    ),
+    ", CASE WHEN NOT ",
+    around_sql!(),
+    " THEN ",
+    seek_sql!("", "e.publisher, e.account, e.next_attempt_at"),
+    " END), here, n + 1, cursor, ",
+    around_sql!(),
+    " FROM lane WHERE here IS NOT NULL AND n < ?1 AND NOT (cursor ->> 0 <> '' AND ",
+    around_sql!(),
+    " AND (here ->> 0, here ->> 1) >= (cursor ->> 0, cursor ->> 1))) \
+     SELECT here ->> 0 AS publisher, here ->> 1 AS account, here ->> 2 AS due_at, \
+       c.failures, c.open_until FROM lane LEFT JOIN circuits c ON c.publisher = here ->> 0 \
+     WHERE n > 0 AND here IS NOT NULL AND NOT (cursor ->> 0 <> '' AND ",
+    around_sql!(),
+    " AND (here ->> 0, here ->> 1) > (cursor ->> 0, cursor ->> 1))"
+);
 
 /// What a drain wants to know of a due delivery. A generation that is gone hides none of them.
 macro_rules! candidate_sql {

@@ -300,6 +300,10 @@ pub fn supersede(job: &Job, evidence_id: &str, purchase: &Purchase) -> Vec<State
             text(REASON_FREED),
         ],
     ));
+    batch.push(statement(
+        RELEASE_REPLACED,
+        vec![text(&job.generation_id), text(&job.token)],
+    ));
     batch
 }
 
@@ -443,7 +447,12 @@ SELECT ?2, account, site, pipeline, topic, surface, key, claim_key, operation, f
 WHERE id = ?1 AND output_id IS NOT ?4 ON CONFLICT (id) DO NOTHING";
 
 const RELEASE_RESERVATION: &str = "UPDATE generations SET credits_reserved = 0 \
-WHERE id = ?1 AND token = ?2 AND state = 'failed' AND reason = ?3";
+WHERE id = ?1 AND token = ?2 AND state = 'failed' AND reason IN (?3, 'abandoned')";
+
+// A run that a person replaced was charged at its estimate; now its own cost is known.
+const RELEASE_REPLACED: &str = "UPDATE generations SET credits_spent = 0 \
+WHERE evidence_of = ?1 AND token = ?2 AND reason = 'replaced' AND output_id IS NULL \
+  AND credits_spent > 0";
 
 const TAKE: &str = "UPDATE generations SET state = 'running', token = ?2, lease_until = ?3, \
   updated_at = ?4 WHERE id = ?1 AND state = 'queued'";

@@ -146,7 +146,7 @@ fn credits_over_four_fifths_are_told_once_an_account_and_day() {
         "INSERT INTO generations SELECT 'g9', account, site, pipeline, topic, surface, key, 'k9',
            operation, fingerprint, leaves, state, reason, detail, token, lease_until, anchor_at,
            expires_at, request_id, model, model_version, json_mode, continues, from_queue, upstream,
-           created_at + 86400000, completed_at, updated_at + 86400000, '2026-12-01', 95000, 0,
+           created_at + 86400000, completed_at, updated_at + 86400000, '2026-12-01', 95000, 0, 0,
            output_id, output_where, output_parts, output_type, output_headers, finish_reason,
            prompt_tokens, cached_tokens, output_tokens, thought_tokens, total_tokens, cost_nano,
            evidence_of, owed, purge_at FROM generations WHERE id = 'g1'",

@@ -2,6 +2,15 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::single_range_in_vec_init,
+    clippy::needless_pass_by_value,
+    clippy::type_complexity,
+    clippy::unused_self,
+    clippy::struct_field_names,
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::if_same_then_else,
+    clippy::doc_markdown,
+    clippy::single_match_else,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,

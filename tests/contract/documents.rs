@@ -2,8 +2,8 @@
 
 use oncepress::error::Code;
 use oncepress::http::validate::bounds;
-use oncepress::limits;
 use oncepress::time::Span;
+use oncepress::{limits, outbox};
 
 const BEGIN: &str = "<!-- codes: generated from src/error.rs -->\n";
 const END: &str = "<!-- end of codes -->";
@@ -75,6 +75,11 @@ fn every_default_is_told_with_its_value_and_a_reason() {
             format!("{} d", limits::RETENTION.millis() / 86_400_000),
         ),
         ("Wait of a caller", seconds(limits::WAIT_MAX)),
+        (
+            "First byte of a stream",
+            seconds(limits::FIRST_BYTE_PATIENCE),
+        ),
+        ("Sign of life in a stream", seconds(limits::HEARTBEAT)),
         ("Belief in an API key", seconds(limits::AUTH_CACHE_TTL)),
         (
             "Body of `POST /api/v1/generations`",
@@ -83,6 +88,14 @@ fn every_default_is_told_with_its_value_and_a_reason() {
         (
             "Body of a drop-in call",
             bytes(limits::DROP_IN_BODY_MAX_BYTES),
+        ),
+        (
+            "Request kept in D1",
+            bytes(limits::REQUEST_INLINE_MAX_BYTES),
+        ),
+        (
+            "Request kept in D1, without a bucket",
+            bytes(limits::REQUEST_D1_MAX_BYTES),
         ),
         ("Depth of JSON", limits::JSON_DEPTH_MAX.to_string()),
         ("Output kept in D1", bytes(limits::OUTPUT_INLINE_MAX_BYTES)),
@@ -106,6 +119,23 @@ fn every_default_is_told_with_its_value_and_a_reason() {
         (
             "Subrequests of a drain",
             limits::SUBREQUEST_BUDGET_DEFAULT.to_string(),
+        ),
+        (
+            "Deliveries of one generation",
+            limits::DELIVERIES_MAX.to_string(),
+        ),
+        ("Lease of a delivery", minutes(outbox::drain::LEASE)),
+        (
+            "Failures in a row that leave a publisher alone",
+            outbox::circuit::OPEN_AFTER.to_string(),
+        ),
+        (
+            "For how long",
+            format!(
+                "{}, doubled to {}",
+                minutes(outbox::circuit::OPEN_FOR),
+                minutes(outbox::circuit::OPEN_MAX)
+            ),
         ),
     ];
     let codes = Code::ALL.iter().filter_map(|code| {

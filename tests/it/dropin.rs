@@ -321,6 +321,41 @@ fn hops_of_a_long_answer_are_bought_each_once_and_a_lone_last_hop_is_not_publish
 }
 
 #[test]
+fn a_duplicate_may_have_published_what_is_fit_and_nothing_else() {
+    let world = Setup::default().build();
+    let isolate = world.isolate(1);
+    let headers = [("x-oncepress-publish", "archive=later.md")];
+    ask(&world, &isolate, EVENTS, "article 1");
+    let fit = ask_with(&world, &isolate, EVENTS, &body("article 1"), &headers);
+    assert_eq!((fit.status, fit.is_replay()), (200, true));
+    assert_eq!(fit.header("x-oncepress-held"), None);
+    world
+        .gemini
+        .then(&[Act::Ends("CONTINUATION"), Act::Ends("CONTINUATION")]);
+    let headers = [("x-oncepress-publish", "archive=part.md")];
+    let whole = ask(&world, &isolate, UNARY, "article 2");
+    let part = ask_with(&world, &isolate, UNARY, &body("article 2"), &headers);
+    assert_eq!((part.status, &part.body), (200, &whole.body));
+    assert_eq!(part.header("x-oncepress-held"), Some("continuation"));
+    // The same while it is still running.
+    let first = world.send(&isolate, "first", request(EVENTS, &body("article 3"), &[]));
+    world.pass_ms(500);
+    let second = world.send(
+        &isolate,
+        "second",
+        request(EVENTS, &body("article 3"), &headers),
+    );
+    let first = world.exec.finish(&first).unwrap();
+    let second = world.exec.finish(&second).unwrap();
+    assert_eq!((second.status, &second.body), (200, &first.body));
+    assert_eq!(second.header("x-oncepress-held"), Some("continuation"));
+    world.pass_minutes(2);
+    assert_eq!(world.r2.list("articles/"), ["articles/later.md"]);
+    assert_eq!(world.gemini.billed(), 3);
+    calm(&world);
+}
+
+#[test]
 fn a_large_body_lies_in_r2_only_while_it_is_needed() {
     let world = Setup::default().build();
     let isolate = world.isolate(1);

@@ -1,5 +1,7 @@
 //! No backlog starves another, no destination blocks another.
 
+use oncepress::store::deliveries::{self, Lane};
+use oncepress::store::row::rows;
 use oncepress::time::Span;
 
 use crate::world::{Answer, World};
@@ -168,6 +170,65 @@ fn lanes_beyond_what_one_drain_looks_at_are_reached() {
         drains += 1;
         assert!(drains <= 5);
     }
+}
+
+#[test]
+fn the_walk_over_the_lanes_starts_behind_the_cursor_and_ends_where_it_started() {
+    let world = World::new();
+    for (account, publisher) in [
+        ("acme", "p1"),
+        ("globex", "p1"),
+        ("acme", "p3"),
+        ("acme", "p5"),
+    ] {
+        world.seed(
+            &format!("{account}{publisher}x"),
+            account,
+            publisher,
+            "pending",
+            30,
+        );
+    }
+    let walk = |cursor: Option<(&str, &str)>, limit| {
+        world
+            .db
+            .execute("DELETE FROM meta WHERE name = 'drain_cursor'");
+        if let Some((publisher, account)) = cursor {
+            let lane = Lane {
+                publisher: publisher.to_owned(),
+                account: account.to_owned(),
+                due_at: world.now(),
+            };
+            world.db.run(&[deliveries::keep_cursor(&lane)]).unwrap();
+        }
+        let results = world.db.run(&[deliveries::lanes(limit)]).unwrap();
+        let lanes = rows(&results, 0).unwrap().map(|row| {
+            let lane = deliveries::read_lane(row).unwrap();
+            assert_eq!(lane.due_at.millis(), crate::world::MADE_MS + 1);
+            format!("{}{}", lane.publisher, &lane.account[..1])
+        });
+        lanes.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(walk(None, 32), "p1a p1g p3a p5a");
+    assert_eq!(walk(None, 2), "p1a p1g");
+    assert_eq!(walk(Some(("p1", "acme")), 32), "p1g p3a p5a p1a");
+    assert_eq!(
+        walk(Some(("p2", "acme")), 32),
+        "p3a p5a p1a p1g",
+        "a lane that is empty now"
+    );
+    assert_eq!(walk(Some(("p5", "acme")), 32), "p1a p1g p3a p5a");
+    assert_eq!(walk(Some(("p9", "z")), 32), "p1a p1g p3a p5a");
+    assert_eq!(walk(Some(("p3", "acme")), 3), "p5a p1a p1g");
+    world
+        .db
+        .execute("UPDATE deliveries SET status = 'cancelled' WHERE publisher <> 'p3'");
+    assert_eq!(walk(Some(("p3", "acme")), 32), "p3a");
+    world
+        .db
+        .execute("UPDATE deliveries SET status = 'cancelled'");
+    assert_eq!(walk(Some(("p3", "acme")), 32), "");
+    assert_eq!(walk(None, 32), "");
 }
 
 #[test]

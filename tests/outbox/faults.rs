@@ -130,11 +130,7 @@ fn huge_outputs_in_the_bucket_and_in_parts_are_published() {
 fn a_store_that_fails_while_rows_are_found_leaves_every_row_as_due_as_it_was() {
     let world = World::new();
     world.seed("a", "acme", "living", "pending", 10);
-    for sql in [
-        "WITH RECURSIVE cursor",
-        "d_lease_token",
-        "lease_until = ?52",
-    ] {
+    for sql in ["WITH RECURSIVE lane", "d_lease_token", "lease_until = ?52"] {
         world.db.faults.borrow_mut().push_back(Fault {
             sql,
             when: When::Before,

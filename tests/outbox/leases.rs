@@ -70,7 +70,7 @@ fn a_drain_that_outlived_its_lease_finishes_nothing_over_its_successor() {
         ..finish
     };
     let own = deliveries::finish("dlv_a1", "lease_of_the_heir", &published, world.now());
-    assert_eq!(world.db.run(&[own]).unwrap()[0].changes > 0, true);
+    assert!(world.db.run(&[own]).unwrap()[0].changes > 0);
     assert_eq!(world.status("published"), 1);
 }
 

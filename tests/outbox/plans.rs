@@ -12,7 +12,7 @@ use crate::world::World;
 fn scans(world: &World, statement: &Statement) -> Vec<String> {
     // Small by nature: JSON of parameters, rows of a recursion, results of a bounded subquery.
     let bounded = |step: &str| {
-        step.starts_with("SCAN (") || step.starts_with("SCAN lane") || step.starts_with("SCAN cursor")
+        step.starts_with("SCAN (") || step.starts_with("SCAN lane")
             || step.contains("json_each") || step == "SCAN CONSTANT ROW"
             // The first row of a partial index over what is pending, in its order.
             || step == "SCAN e USING COVERING INDEX deliveries_due"

@@ -336,7 +336,7 @@ impl Objects for Bucket {
     }
 }
 
-/// The same row of numbers in each run, spread over all bits (SplitMix64).
+/// The same row of numbers in each run, spread over all bits (`SplitMix64`).
 struct Dice(Cell<u64>);
 
 impl Dice {

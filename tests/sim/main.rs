@@ -5,6 +5,17 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::single_range_in_vec_init,
+    clippy::needless_pass_by_value,
+    clippy::type_complexity,
+    clippy::unused_self,
+    clippy::struct_field_names,
+    clippy::case_sensitive_file_extension_comparisons,
+    clippy::if_same_then_else,
+    clippy::branches_sharing_code,
+    clippy::same_functions_in_if_condition,
+    clippy::doc_markdown,
+    clippy::single_match_else,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,

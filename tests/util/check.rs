@@ -68,7 +68,7 @@ fn is_cut_off(world: &World, entry: &Entry) -> bool {
     })
 }
 
-/// (state, owed, expires_at, anchor_at, operation) of the generation that holds a text.
+/// (state, owed, `expires_at`, `anchor_at`, operation) of the generation that holds a text.
 fn state_of_text(world: &World, text: &str) -> Option<(String, bool, i64, i64, bool)> {
     let text = super::gemini::tail_of(text);
     let rows = world.db.query(&format!(

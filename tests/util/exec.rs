@@ -218,12 +218,11 @@ impl Exec {
         if ready.is_empty() {
             return self.advance(until_ms);
         }
-        let index = match self.0.chooser.borrow_mut().as_mut() {
-            Some(chooser) => chooser(&ready),
-            None => {
-                let last = self.0.last.get();
-                ready.iter().position(|(id, _)| *id > last).unwrap_or(0)
-            }
+        let index = if let Some(chooser) = self.0.chooser.borrow_mut().as_mut() {
+            chooser(&ready)
+        } else {
+            let last = self.0.last.get();
+            ready.iter().position(|(id, _)| *id > last).unwrap_or(0)
         };
         self.0.last.set(ready[index].0);
         self.poll(ready[index].0);
@@ -346,13 +345,12 @@ impl Future for Sleep {
         if self.exec.now_ms() >= self.at {
             return Poll::Ready(());
         }
-        let key = match self.key {
-            Some(key) => key,
-            None => {
-                let id = self.exec.0.next_id.get();
-                self.exec.0.next_id.set(id + 1);
-                (self.at, id)
-            }
+        let key = if let Some(key) = self.key {
+            key
+        } else {
+            let id = self.exec.0.next_id.get();
+            self.exec.0.next_id.set(id + 1);
+            (self.at, id)
         };
         self.key = Some(key);
         let mut timers = self.exec.0.timers.borrow_mut();

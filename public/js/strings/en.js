@@ -233,7 +233,7 @@ export const en = {
   "resolve.publish.done": "Released. Its deliveries are due now.",
   "resolve.regenerate.button": "Regenerate",
   "resolve.regenerate.title": "Buy this generation again?",
-  "resolve.regenerate.held": "Gemini is called again now. The held output is kept, and is not published.",
+  "resolve.regenerate.held": "Gemini is called again now. The held output is kept as evidence, and is not published.",
   "resolve.regenerate.unknown": "Gemini is called again now. If the first call was billed, this pays a second time.",
   "resolve.regenerate.confirm": "Buy again",
   "resolve.regenerate.confirmAbout": "Buy again for about {money}",

@@ -116,8 +116,8 @@ impl Ours {
         let valid = GenerationRequest::parse(
             &Json::Object(members),
             &KeyDefaults {
-                site: defaults.site.or_else(default_name),
-                pipeline: defaults.pipeline.or_else(default_name),
+                site: defaults.site.or_else(|| Some(DEFAULT_NAME.to_owned())),
+                pipeline: defaults.pipeline.or_else(|| Some(DEFAULT_NAME.to_owned())),
                 ..defaults
             },
             now,
@@ -125,10 +125,6 @@ impl Ours {
         .map_err(|faults| Problem::invalid(faults.into_iter().map(by_header).collect()))?;
         Ok(Self { valid, publish })
     }
-}
-
-fn default_name() -> Option<String> {
-    Some(DEFAULT_NAME.to_owned())
 }
 
 /// A field's value; one that is repeated says two things at once.

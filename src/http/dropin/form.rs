@@ -117,7 +117,7 @@ impl Writer {
     }
 
     /// Writes what closes the form.
-    pub(super) const fn end(&self) -> &'static str {
+    pub(super) const fn end(self) -> &'static str {
         match (self.form, self.begun) {
             (Form::Events | Form::Unary, _) => "",
             (Form::List, true) => "]",

@@ -55,8 +55,8 @@ pub(super) async fn answer(
         over: false,
     };
     match form {
-        Form::Unary => stream.to_the_end().await,
-        Form::Events | Form::List => stream.from_the_first_byte(form).await,
+        Form::Unary => stream.whole().await,
+        Form::Events | Form::List => stream.begin(form).await,
     }
 }
 
@@ -87,13 +87,13 @@ impl Stream {
 
     /// A unary caller gets the answer whole. Its connection waits as long as that takes: nothing
     /// can be sent before the status is known.
-    async fn to_the_end(mut self) -> Result<Response, Problem> {
+    async fn whole(mut self) -> Result<Response, Problem> {
         let mut came = String::new();
         loop {
             match self.feed.next().await {
                 Ok(Step::Piece(text)) => came.push_str(&text),
                 Ok(Step::End(mut end)) => {
-                    complete(&mut end, came);
+                    complete(&mut end, &came);
                     return self.ended(Form::Unary, end);
                 }
                 Err(error) => return Err(self.lost(&error)),
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    async fn from_the_first_byte(mut self, form: Form) -> Result<Response, Problem> {
+    async fn begin(mut self, form: Form) -> Result<Response, Problem> {
         match self.next_within(FIRST_BYTE_PATIENCE).await {
             Next::Step(Ok(Step::End(end))) => return self.ended(form, end),
             Next::Step(Err(error)) => return Err(self.lost(&error)),
@@ -230,11 +230,11 @@ impl ByteSource for Stream {
 }
 
 /// Puts before the rest of a stream what had come of it.
-fn complete(end: &mut Settlement, came: String) {
+fn complete(end: &mut Settlement, came: &str) {
     if let Settlement::Generated { stored } | Settlement::Held { stored, .. } = end
         && stored.is_stream()
     {
-        stored.body.insert_str(0, &came);
+        stored.body.insert_str(0, came);
     }
 }
 

@@ -105,12 +105,12 @@ fn kind(method: &str, rest: &[&str]) -> Result<Kind, Problem> {
         ("GET", ["models"] | ["openai", "models", ..] | ["interactions", _])
         | ("DELETE", ["interactions", _])
         | ("POST", ["interactions", _, "cancel"]) => Ok(Kind::Open),
-        ("POST", ["interactions"]) => Ok(Kind::Unguarded),
-        (_, ["openai", "files" | "batches", ..]) => Ok(Kind::Shared),
-        ("POST", ["openai", ..]) => Ok(Kind::Unguarded),
+        (_, ["openai", "files" | "batches", ..]) | ("GET", ["models", _, "operations", ..]) => {
+            Ok(Kind::Shared)
+        }
+        ("POST", ["interactions"] | ["openai", ..]) => Ok(Kind::Unguarded),
         ("POST", ["tunedModels", call]) if call.contains(':') => Ok(Kind::Unguarded),
         (_, [collection, ..]) if SHARED.contains(collection) => Ok(Kind::Shared),
-        ("GET", ["models", _, "operations", ..]) => Ok(Kind::Shared),
         _ => Err(not_served()),
     }
 }

@@ -11,22 +11,6 @@ import { Client } from "../lib/client.mjs";
 import { GEMINI_API_KEY } from "../lib/worker.mjs";
 import { MODEL, call, setSdkStage } from "./lib.mjs";
 
-let stage;
-let gemini;
-let owner;
-let limited;
-before(async () => {
-  gemini = await Recorder.start();
-  stage = await setSdkStage("pass", { vars: { GEMINI_BASE_URL: gemini.url } });
-  owner = { worker: stage.worker, client: await Client.create(stage.worker, "default") };
-  const client = await Client.create(stage.worker, "limited", { dailyCredits: 1_000_000 });
-  limited = { worker: stage.worker, client };
-});
-after(async () => {
-  await stage?.close();
-  gemini?.server.close();
-});
-
 /** Stands for Gemini where its fake has no such call: notes what came, answers with a little. */
 class Recorder {
   seen = [];
@@ -64,6 +48,22 @@ class Recorder {
     return this.seen.at(-1);
   }
 }
+
+let stage;
+let gemini;
+let owner;
+let limited;
+before(async () => {
+  gemini = await Recorder.start();
+  stage = await setSdkStage("pass", { vars: { GEMINI_BASE_URL: gemini.url } });
+  owner = { worker: stage.worker, client: await Client.create(stage.worker, "default") };
+  const client = await Client.create(stage.worker, "limited", { dailyCredits: 1_000_000 });
+  limited = { worker: stage.worker, client };
+});
+after(async () => {
+  await stage?.close();
+  gemini?.server.close();
+});
 
 /** Nothing of the caller's credentials is in what Gemini got; the gateway's key is. */
 function expectOurKeyAlone({ url, headers }, key) {
