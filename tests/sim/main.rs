@@ -37,7 +37,7 @@ mod interleaving;
 use util::mutant::{MUTANTS, Mutant};
 
 /// Seeds of an ordinary test run.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 60;
 /// Seeds within which a broken rule must be noticed.
 const MUTANT_SEEDS: u64 = 20;
 
