@@ -115,8 +115,8 @@ impl Chaos {
         if dice.chance(400) {
             setup = setup.var("KV_FAILURE_POLICY", "arbiter");
         }
-        if dice.chance(300) {
-            setup.accounts[1].1 = Some(3_000_000);
+        if dice.chance(500) {
+            setup.accounts[1].1 = Some(500_000);
         }
         let world = setup.build();
         let sights = [Sight::Strong, Sight::Cached, Sight::Any];

@@ -348,7 +348,7 @@ const fn question(name: &'static str, callers: fn() -> Vec<Call>) -> Question {
         callers,
         faults: 0,
         jumps: 0,
-        states_max: 0,
+        states_max: 800,
     }
 }
 
@@ -366,7 +366,7 @@ fn two_callers_and_a_conflict_in_every_order() {
 fn three_callers_of_one_key_with_a_crash_anywhere() {
     Question {
         faults: 1,
-        states_max: 6_000,
+        states_max: 800,
         ..question("three callers, one fault", three_of_one)
     }
     .walk();
@@ -377,7 +377,7 @@ fn two_callers_and_a_conflict_with_a_crash_and_a_jump_of_a_clock() {
     Question {
         faults: 1,
         jumps: 1,
-        states_max: 6_000,
+        states_max: 800,
         ..question(
             "two callers and a conflict, one fault, one jump",
             two_and_another,
@@ -401,7 +401,7 @@ fn callers_whose_runs_are_in_the_handler_with_a_crash_anywhere() {
     Question {
         setup: || Setup::default().inline(),
         faults: 1,
-        states_max: 4_000,
+        states_max: 800,
         callers: || vec![article(), article()],
         ..question("two callers in the handler, one fault", three_of_one)
     }

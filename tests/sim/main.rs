@@ -37,9 +37,9 @@ mod interleaving;
 use util::mutant::{MUTANTS, Mutant};
 
 /// Seeds of an ordinary test run.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 60;
 /// Seeds within which a broken rule must be noticed.
-const MUTANT_SEEDS: u64 = 40;
+const MUTANT_SEEDS: u64 = 20;
 
 #[test]
 fn every_promise_holds_under_every_seed() {

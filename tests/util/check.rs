@@ -190,7 +190,8 @@ pub fn every_step(world: &World) {
             "a settled generation reserves nothing",
             "SELECT id, state, reason, credits_reserved FROM generations \
              WHERE credits_reserved > 0 AND (state IN ('generated', 'held', 'superseded') \
-               OR (state = 'failed' AND COALESCE(reason, '') <> 'unknown_freed'))",
+               OR (state = 'failed' \
+                 AND COALESCE(reason, '') NOT IN ('unknown_freed', 'abandoned')))",
         ),
         (
             "a delivery belongs to its generation's account",
