@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 // Cloudflare's free plan allows 3 MiB; a small bundle also starts faster. The aim is told beside
 // the size; the ceiling only keeps it from growing, and is lowered with each step towards the aim.
 const GZIP_AIM_KIB = 350;
-const GZIP_CEILING_KIB = 410;
+const GZIP_CEILING_KIB = 390;
 
 for (const environment of ["", "production"]) {
   const args = ["deploy", "--dry-run", "--outdir", "dist", "--env", environment];

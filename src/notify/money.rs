@@ -61,7 +61,9 @@ pub fn percent(share: f64, decimals: u32) -> String {
     )]
     let units = (share * 100.0 * unit as f64).round() as u64;
     let digits = usize::try_from(decimals).unwrap_or_default();
-    format!("{}.{:0digits$} %", units / unit, units % unit)
+    let whole = units.checked_div(unit).unwrap_or_default();
+    let rest = units.checked_rem(unit).unwrap_or_default();
+    format!("{whole}.{rest:0digits$} %")
 }
 
 /// Millionths a dollar as a decimal number: `150.5`.
