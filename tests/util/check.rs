@@ -164,9 +164,10 @@ pub fn every_step(world: &World) {
         (
             "what is not fit is published by a person only",
             "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
-             AND g.finish_reason <> 'STOP' AND EXISTS (SELECT 1 FROM deliveries d \
-               WHERE d.generation_id = g.id) AND NOT EXISTS (SELECT 1 FROM audit a \
-               WHERE a.subject = g.id AND a.action = 'publish')",
+             AND g.finish_reason <> 'STOP' AND NOT EXISTS (SELECT 1 FROM audit a \
+               WHERE a.subject = g.id AND a.action = 'publish') \
+             AND (g.surface = 'api' OR EXISTS (SELECT 1 FROM deliveries d \
+               WHERE d.generation_id = g.id))",
         ),
         (
             "what is owed is not purged",
@@ -190,8 +191,7 @@ pub fn every_step(world: &World) {
             "a settled generation reserves nothing",
             "SELECT id, state, reason, credits_reserved FROM generations \
              WHERE credits_reserved > 0 AND (state IN ('generated', 'held', 'superseded') \
-               OR (state = 'failed' \
-                 AND COALESCE(reason, '') NOT IN ('unknown_freed', 'abandoned')))",
+               OR (state = 'failed' AND COALESCE(reason, '') <> 'unknown_freed'))",
         ),
         (
             "a delivery belongs to its generation's account",
