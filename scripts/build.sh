@@ -31,8 +31,8 @@ wasm-opt build/index_bg.wasm --output build/index_bg.wasm.small \
   --enable-mutable-globals --enable-sign-ext --enable-nontrapping-float-to-int \
   --enable-bulk-memory --enable-multivalue --enable-reference-types --enable-exception-handling \
   --reorder-functions-by-name -Oz --skip-pass=reorder-functions --skip-pass=memory-packing \
-  --partial-inlining-ifs 0 --always-inline-max-function-size 0 \
-  --flexible-inline-max-function-size 0 --one-caller-inline-max-function-size 0 \
+  --skip-pass=local-cse --partial-inlining-ifs 0 --always-inline-max-function-size 3 \
+  --flexible-inline-max-function-size 0 --one-caller-inline-max-function-size 15 \
   --strip-debug --strip-producers --strip-target-features
 mv build/index_bg.wasm.small build/index_bg.wasm
 printf '%s\n' "$current" > "$stamp"

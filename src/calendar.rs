@@ -4,6 +4,7 @@
 //! comes once.
 
 use crate::ports::Zones;
+use crate::sorted::sort_by;
 use crate::time::{Span, Timestamp};
 
 /// The wall clock of `zone` at `at`, as if it showed UTC; UTC itself for a zone nobody knows.
@@ -37,7 +38,7 @@ pub fn next_day(zones: &dyn Zones, zone: &str, now: Timestamp) -> Timestamp {
         .iter()
         .map(|near| midnight.minus(offset(zones, zone, *near)))
         .collect();
-    candidates.sort();
+    sort_by(&mut candidates, Ord::cmp);
     let begins = |at: &Timestamp| {
         local_date(zones, zone, *at) == date
             && local_date(zones, zone, at.minus(Span::from_millis(1))) != date

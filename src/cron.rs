@@ -79,6 +79,7 @@ fn is_own(results: &[crate::ports::Rows], token: &str) -> bool {
 }
 
 async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
+    // Each part is boxed, so that they do not become parts of one another.
     let minute = scheduled_at.seconds().div_euclid(60);
     // Telling people has its own share, so that no backlog keeps them from hearing of it; what it
     // leaves is the others'.
@@ -86,12 +87,12 @@ async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
         budget.set_aside(notify::send::SUBREQUESTS),
         app.now().plus(TIME),
     );
-    let notified = notify::send::tick(app, &telling, scheduled_at).await;
+    let notified = Box::pin(notify::send::tick(app, &telling, scheduled_at)).await;
     budget.put_back(telling.left());
     // Half is the drain's, however much there is to reconcile…
     let for_drain = budget.set_aside(budget.left() / 2);
-    let evidence = bring_in_evidence(app, budget, minute).await;
-    let settled = reconcile(app, budget).await;
+    let evidence = Box::pin(bring_in_evidence(app, budget, minute)).await;
+    let settled = Box::pin(reconcile(app, budget)).await;
     budget.put_back(for_drain);
     // …and a little is for what comes after it, however much is due.
     let tidies = minute.rem_euclid(PURGE_EVERY) == 0;
@@ -101,11 +102,11 @@ async fn work(app: &App, budget: &Budget, scheduled_at: Timestamp) -> Value {
         COST_OF_STALE
     };
     let for_rest = budget.set_aside(rest);
-    let drained = drain_logged(app, budget).await;
+    let drained = Box::pin(drain_logged(app, budget)).await;
     budget.put_back(for_rest);
-    let stale = alert_stale(app, budget).await;
+    let stale = Box::pin(alert_stale(app, budget)).await;
     let purged = if tidies {
-        let purged = purge(app, budget).await;
+        let purged = Box::pin(purge(app, budget)).await;
         body::sweep(app, budget, minute.div_euclid(PURGE_EVERY)).await;
         purged
     } else {
@@ -352,9 +353,10 @@ async fn purge_batch(app: &App, budget: &Budget) -> Result<usize, DbError> {
         }
         ids.push(id);
     }
-    let list = serde_json::to_string(&ids).unwrap_or_default();
+    let count = ids.len();
+    let list = Value::from(ids).to_string();
     app.run(maintenance::purge(&list, now)).await?;
-    Ok(ids.len())
+    Ok(count)
 }
 
 /// A tick stops beginning work after this long; the next one comes in a minute.

@@ -9,6 +9,7 @@
 
 use std::fmt::Write as _;
 
+use crate::documentation;
 use crate::time::Span;
 
 macro_rules! codes {
@@ -28,7 +29,8 @@ macro_rules! codes {
                 match self {
                     $(Self::$variant => Row {
                         name: $name, status: $status, title: $title, source: Source::$source,
-                        retry: Retry::$retry, retry_after: $after, means: $means, action: $action,
+                        retry: Retry::$retry, retry_after: $after,
+                        means: documentation($means), action: documentation($action),
                     },)*
                 }
             }

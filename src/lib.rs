@@ -31,3 +31,12 @@ pub mod store;
 #[cfg(not(target_arch = "wasm32"))]
 mod testing;
 pub mod time;
+
+/// Text that only generated documents have: the Worker is built without it.
+const fn documentation(text: &'static str) -> &'static str {
+    if cfg!(target_arch = "wasm32") {
+        ""
+    } else {
+        text
+    }
+}

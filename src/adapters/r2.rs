@@ -5,6 +5,7 @@ use worker::wasm_bindgen::{JsCast, JsValue};
 
 use super::js::{ask, get, message, object, some, text};
 use crate::ports::{Object, ObjectError, Objects, PutNew, Task};
+use crate::sorted::sort_by;
 
 /// The bucket bound as `BUCKET`.
 pub(super) struct R2(pub(super) JsValue);
@@ -58,7 +59,7 @@ impl Objects for R2 {
                     metadata.push((name, value));
                 }
             }
-            metadata.sort_unstable();
+            sort_by(&mut metadata, Ord::cmp);
             Ok(Some(Object {
                 bytes: Uint8Array::new(&bytes).to_vec(),
                 content_type: text(&get(&found, "httpMetadata"), "contentType").unwrap_or_default(),

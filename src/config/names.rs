@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::documentation;
+
 /// One name in the Worker's environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -42,8 +44,8 @@ macro_rules! entries {
                 name: stringify!($name),
                 kind: Kind::$kind,
                 default: $default,
-                means: $means,
-                reason: $reason,
+                means: documentation($means),
+                reason: documentation($reason),
             };
         )*
 

@@ -242,8 +242,8 @@ impl Reader {
     }
 
     fn event(&mut self, text: Vec<u8>) -> Result<Event, StreamFault> {
-        let value: Value = serde_json::from_slice(&text).map_err(|_| StreamFault::NotJson)?;
         let raw = String::from_utf8(text).map_err(|_| StreamFault::NotJson)?;
+        let value: Value = serde_json::from_str(&raw).map_err(|_| StreamFault::NotJson)?;
         self.values = self.values.saturating_add(1);
         Ok(match GoogleError::read(&value) {
             Some(error) => Event::Error(error),

@@ -73,7 +73,7 @@ pub async fn list_accounts(app: &App, request: &Request) -> Result<Response, Pro
         .iter()
         .map(|account| account.account.as_str())
         .collect();
-    let names = serde_json::to_string(&names).unwrap_or_default();
+    let names = Value::from(names).to_string();
     let results = app
         .run(vec![accounts::keys(&names)])
         .await

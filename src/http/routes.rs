@@ -8,6 +8,7 @@ use crate::http::message::{Request, Response};
 use crate::http::outbox::Action;
 use crate::http::{account, admin, digest, dropin, generations, health, lookup, outbox, usage};
 use crate::limits::{BODY_MAX_BYTES, DROP_IN_BODY_MAX_BYTES};
+use crate::ports::Task;
 
 /// The largest body that a path takes.
 pub fn body_limit(path: &str) -> usize {
@@ -109,20 +110,20 @@ async fn route(
             let verdict = guard::check(app, guard).await;
             Ok(health::liveness(app, &verdict))
         }
-        ["admin", rest @ ..] => admin_call(app, guard, request, rest).await,
+        ["admin", rest @ ..] => Box::pin(admin_call(app, guard, request, rest)).await,
         ["api", "v1", rest @ ..] => {
             if let Some(preflight) = crate::http::cors::preflight(app, request) {
                 return Ok(preflight);
             }
             fit(app, guard).await?;
-            api_call(app, request, request_id, rest).await
+            Box::pin(api_call(app, request, request_id, rest)).await
         }
         ["v1" | "v1beta" | "v1alpha" | "upload" | "download", ..] => {
             if let Some(preflight) = crate::http::cors::preflight(app, request) {
                 return Ok(preflight);
             }
             let answer = match fit(app, guard).await {
-                Ok(()) => dropin::handle(app, request, request_id).await,
+                Ok(()) => Box::pin(dropin::handle(app, request, request_id)).await,
                 Err(problem) => Err(problem),
             };
             Ok(answer.unwrap_or_else(|problem| {
@@ -196,19 +197,21 @@ async fn admin_call(
     }
     let guarded = if *guard.borrow() { 0 } else { guard::COST_MAX };
     fit(app, guard).await?;
-    match (request.method.as_str(), rest) {
-        ("POST", ["accounts"]) => admin::create_account(app, request).await,
-        ("GET", ["accounts"]) => admin::list_accounts(app, request).await,
-        ("PATCH", ["accounts", name]) => admin::change_account(app, request, name).await,
-        ("POST", ["accounts", name, "keys"]) => admin::create_key(app, request, name).await,
-        ("DELETE", ["keys", id]) => admin::revoke_key(app, id).await,
-        ("POST", ["drain"]) => admin::drain_now(app, guarded).await,
-        (_, ["accounts"]) => Err(not_allowed("GET, POST")),
-        (_, ["accounts", _]) => Err(not_allowed("PATCH")),
-        (_, ["accounts", _, "keys"] | ["drain"]) => Err(not_allowed("POST")),
-        (_, ["keys", _]) => Err(not_allowed("DELETE")),
-        _ => Err(not_found()),
-    }
+    // Boxed, so that the calls do not become parts of one another.
+    let call: Task<'_, Result<Response, Problem>> = match (request.method.as_str(), rest) {
+        ("POST", ["accounts"]) => Box::pin(admin::create_account(app, request)),
+        ("GET", ["accounts"]) => Box::pin(admin::list_accounts(app, request)),
+        ("PATCH", ["accounts", name]) => Box::pin(admin::change_account(app, request, name)),
+        ("POST", ["accounts", name, "keys"]) => Box::pin(admin::create_key(app, request, name)),
+        ("DELETE", ["keys", id]) => Box::pin(admin::revoke_key(app, id)),
+        ("POST", ["drain"]) => Box::pin(admin::drain_now(app, guarded)),
+        (_, ["accounts"]) => return Err(not_allowed("GET, POST")),
+        (_, ["accounts", _]) => return Err(not_allowed("PATCH")),
+        (_, ["accounts", _, "keys"] | ["drain"]) => return Err(not_allowed("POST")),
+        (_, ["keys", _]) => return Err(not_allowed("DELETE")),
+        _ => return Err(not_found()),
+    };
+    call.await
 }
 
 async fn api_call(
@@ -226,34 +229,36 @@ async fn api_call(
             "This account sends too many requests.",
         ));
     }
-    match (request.method.as_str(), rest) {
+    // Boxed, so that the calls do not become parts of one another.
+    let call: Task<'_, Result<Response, Problem>> = match (request.method.as_str(), rest) {
         ("POST", ["generations"]) => {
-            generations::create(app, &principal, request, request_id).await
+            Box::pin(generations::create(app, &principal, request, request_id))
         }
-        ("GET", ["generations"]) => lookup::index(app, &principal, request).await,
-        ("GET", ["generations", id]) => lookup::get(app, &principal, id).await,
+        ("GET", ["generations"]) => Box::pin(lookup::index(app, &principal, request)),
+        ("GET", ["generations", id]) => Box::pin(lookup::get(app, &principal, id)),
         ("POST", ["generations", id, "resolve"]) => {
-            lookup::resolve(app, &principal, request, id).await
+            Box::pin(lookup::resolve(app, &principal, request, id))
         }
-        ("GET", ["outbox"]) => outbox::index(app, &principal, request).await,
+        ("GET", ["outbox"]) => Box::pin(outbox::index(app, &principal, request)),
         ("POST", ["outbox", id, "requeue"]) => {
-            outbox::act(app, &principal, id, Action::Requeue).await
+            Box::pin(outbox::act(app, &principal, id, Action::Requeue))
         }
         ("POST", ["outbox", id, "cancel"]) => {
-            outbox::act(app, &principal, id, Action::Cancel).await
+            Box::pin(outbox::act(app, &principal, id, Action::Cancel))
         }
-        ("GET", ["usage"]) => usage::get(app, &principal, request).await,
-        ("GET", ["account"]) => account::get(app, &principal, request).await,
-        ("GET", ["digest"]) => digest::get(app, &principal, request).await,
-        (_, ["generations"]) => Err(not_allowed("GET, POST")),
+        ("GET", ["usage"]) => Box::pin(usage::get(app, &principal, request)),
+        ("GET", ["account"]) => Box::pin(account::get(app, &principal, request)),
+        ("GET", ["digest"]) => Box::pin(digest::get(app, &principal, request)),
+        (_, ["generations"]) => return Err(not_allowed("GET, POST")),
         (_, ["generations", _] | ["outbox" | "usage" | "account" | "digest"]) => {
-            Err(not_allowed("GET"))
+            return Err(not_allowed("GET"));
         }
         (_, ["generations", _, "resolve"] | ["outbox", _, "requeue" | "cancel"]) => {
-            Err(not_allowed("POST"))
+            return Err(not_allowed("POST"));
         }
-        _ => Err(not_found()),
-    }
+        _ => return Err(not_found()),
+    };
+    call.await
 }
 
 fn only(method: &'static str, request: &Request) -> Result<(), Problem> {

@@ -277,6 +277,7 @@ const DROP_BODY: &str = "DELETE FROM request_bodies WHERE generation_id = ?1 AND
 
 const ABANDON: &str = "UPDATE generations SET state = 'failed', \
   reason = 'abandoned', \
+  credits_spent = credits_spent + credits_reserved, credits_reserved = 0, \
   completed_at = COALESCE(completed_at, ?3), updated_at = ?3, purge_at = ?4 \
 WHERE id = ?1 AND token = ?2 AND state IN ('held', 'unknown', 'running')";
 

@@ -190,7 +190,7 @@ fn build_members(
             build(value, kind).map_err(|trail| trail.inside(sent))?,
         ));
     }
-    sorted.sort_by_key(|(name, _)| *name);
+    sorted.sort_unstable_by_key(|(name, _)| *name);
     let mut neighbours = sorted.iter().zip(sorted.iter().skip(1));
     match neighbours.find(|(left, right)| left.0 == right.0) {
         Some(((name, _), _)) => Err(Trail::default().inside(name)),

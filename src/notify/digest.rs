@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::calendar;
 use crate::config::Config;
 use crate::idempotency::output::credits;
-use crate::notify::money::show;
+use crate::notify::money::{percent, show};
 use crate::ports::{DbError, Rows, Statement};
 use crate::store::digests::{self, StoredDigest};
 use crate::store::figures::{self, AtRisk};
@@ -239,7 +239,7 @@ pub fn text(figures: &Figures, config: &Config) -> String {
         lines.push(format!("In the queue: {}", count(queued)));
     }
     lines.push(match figures.kv_error_rate {
-        Some(rate) => format!("KV errors in 7 days: {:.3} %", rate * 100.0),
+        Some(rate) => format!("KV errors in 7 days: {}", percent(rate, 3)),
         None => "KV errors in 7 days: nothing was asked".to_owned(),
     });
     if !figures.sites.is_empty() {

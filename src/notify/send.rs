@@ -11,6 +11,7 @@ use crate::metrics::Point;
 use crate::notify::{Channel, Message, Told, channel, digest};
 use crate::outbox::budget::Budget;
 use crate::ports::{DbError, Statement};
+use crate::sorted::sort_by;
 use crate::store::alerts::{self, Bundle};
 use crate::store::digests::{self, StoredDigest};
 use crate::store::figures;
@@ -112,7 +113,7 @@ async fn send(app: &App, budget: &Budget) -> Result<Notified, DbError> {
     let mut bundles = rows(&results, 1)?
         .map(Bundle::read)
         .collect::<Result<Vec<_>, _>>()?;
-    bundles.sort_by_key(|bundle| bundle.id);
+    sort_by(&mut bundles, |a, b| a.id.cmp(&b.id));
     if digest.is_none() && bundles.is_empty() {
         return Ok(Notified::default());
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::config::{Config, Secret};
-use crate::notify::money::show;
+use crate::notify::money::{percent, show};
 use crate::notify::send::TIMEOUT;
 use crate::notify::{Channel, Kind, Message, Told};
 use crate::outbox::retry_after;
@@ -293,7 +293,7 @@ fn key_value(detail: &str) -> Vec<(&'static str, String)> {
     let (errors, operations) = (of("errors"), of("operations"));
     let share = crate::store::figures::share(errors, operations).unwrap_or_default();
     vec![
-        ("Error rate", format!("{:.2} %", share * 100.0)),
+        ("Error rate", percent(share, 2)),
         ("Errors", errors.to_string()),
         ("Calls", operations.to_string()),
     ]

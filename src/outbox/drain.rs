@@ -18,7 +18,7 @@ use crate::outbox::circuit::Circuits;
 use crate::outbox::decide::Tally;
 use crate::ports::{DbError, Statement};
 use crate::publish::settings::PublisherSettings;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::sorted::{SortedMap, SortedSet, sort_by};
 use crate::store::deliveries::{self, Candidate, LEASED_AT_ONCE, Lane, SLOTS};
 use crate::store::row::rows;
 use crate::time::{Span, Timestamp};
@@ -368,7 +368,7 @@ impl<'a> Pass<'a> {
             found.retain(|candidate| held.contains(&candidate.delivery.id));
             found
         };
-        leased.sort_by(|a, b| {
+        sort_by(&mut leased, |a, b| {
             let age = |c: &Candidate| (c.delivery.due_since, c.delivery.created_at);
             age(a).cmp(&age(b))
         });

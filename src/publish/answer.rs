@@ -26,7 +26,7 @@ impl Answer {
 
     /// The body as JSON, if it is JSON (and was not cut).
     pub(crate) fn json(&self) -> Option<Value> {
-        serde_json::from_slice(&self.body).ok()
+        serde_json::from_str(str::from_utf8(&self.body).ok()?).ok()
     }
 
     pub(crate) fn is_success(&self) -> bool {

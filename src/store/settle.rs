@@ -446,7 +446,8 @@ SELECT ?2, account, site, pipeline, topic, surface, key, claim_key, operation, f
   ?18, ?18, ?1, ?19 FROM generations \
 WHERE id = ?1 AND output_id IS NOT ?4 ON CONFLICT (id) DO NOTHING";
 
-const RELEASE_RESERVATION: &str = "UPDATE generations SET credits_reserved = 0 \
+const RELEASE_RESERVATION: &str = "UPDATE generations SET credits_reserved = 0, credits_spent = \
+  CASE WHEN reason = 'abandoned' AND output_id IS NULL THEN 0 ELSE credits_spent END \
 WHERE id = ?1 AND token = ?2 AND state = 'failed' AND reason IN (?3, 'abandoned')";
 
 // A run that a person replaced was charged at its estimate; now its own cost is known.

@@ -66,7 +66,7 @@ test("one generation, published to R2", async (context) => {
   assert.ok(used.kvWrites <= 2);
   assert.equal(used.runnerRequests, 1);
   assert.equal(used.r2ClassA, 1);
-  assert.ok(used.d1RowsWritten <= 42, `${used.d1RowsWritten} rows written`);
+  assert.ok(used.d1RowsWritten <= 44, `${used.d1RowsWritten} rows written`);
   assert.ok(used.d1RowsRead <= 80, `${used.d1RowsRead} rows read`);
 
   const again = await use(context, "replay", async () => {

@@ -164,7 +164,8 @@ pub fn every_step(world: &World) {
         (
             "what is not fit is published by a person only",
             "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
-             AND g.finish_reason <> 'STOP' AND NOT EXISTS (SELECT 1 FROM audit a \
+             AND g.finish_reason <> 'STOP' AND EXISTS (SELECT 1 FROM deliveries d \
+               WHERE d.generation_id = g.id) AND NOT EXISTS (SELECT 1 FROM audit a \
                WHERE a.subject = g.id AND a.action = 'publish')",
         ),
         (
