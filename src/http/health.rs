@@ -38,6 +38,9 @@ pub async fn details(app: &App, verdict: &Verdict) -> Response {
     let figures = figures(app)
         .await
         .unwrap_or_else(|error| json!({"error": error.to_string()}));
+    let checked = crate::http::self_check::self_check(app)
+        .await
+        .unwrap_or_else(|error| json!({"error": error.to_string()}));
     let well = faults.is_empty() && guard.is_null() && figures.get("error").is_none();
     let publishers: Vec<Value> = app
         .config()
@@ -61,6 +64,7 @@ pub async fn details(app: &App, verdict: &Verdict) -> Response {
         "staleMinutes": app.config().stale_after.millis() / 60_000,
         "lastTickAt": figures.get("lastTickAt"),
         "kvErrorRate": {"week": figures.get("kvErrorRateWeek")},
+        "selfCheck": checked,
         "figures": figures,
     });
     Response::json(if well { 200 } else { 503 }, document.to_string())

@@ -18,5 +18,6 @@ pub mod query;
 #[cfg(not(target_arch = "wasm32"))]
 mod reports_tests;
 pub mod routes;
+pub mod self_check;
 pub mod usage;
 pub mod validate;

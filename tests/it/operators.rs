@@ -212,3 +212,28 @@ fn what_is_unknown_is_never_purged_by_age() {
     );
     assert_sound(&world);
 }
+
+#[test]
+fn the_self_check_finds_no_row_in_a_sound_world_and_each_that_falls_between_handlers() {
+    let world = Setup::default().build();
+    let isolate = world.isolate(1);
+    let health = || -> serde_json::Value {
+        let answer = world.api(&isolate, "admin", "GET", "/admin/health");
+        serde_json::from_str(&answer.body).unwrap()
+    };
+    world.hooks.then(&[HookAct::Later(600)]);
+    let owed = world.ask(&isolate, &Call::of("article 1").to(&[("hook", "in")]));
+    assert_eq!(owed.status, 201);
+    assert_eq!(health()["selfCheck"]["unreachable"], serde_json::json!([]));
+    world.db.query("UPDATE generations SET state = 'failed'");
+    world.db.query("UPDATE generations SET lease_until = 9000000000000000");
+    let found = health()["selfCheck"]["unreachable"].clone();
+    assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
+    world.db.query("UPDATE generations SET state = 'generated'");
+    world.db.query("DELETE FROM deliveries");
+    let found = health()["selfCheck"]["unreachable"].clone();
+    assert_eq!(found[0]["id"], owed.id(), "{found}");
+    world.db.query("UPDATE generations SET state = 'running'");
+    let found = health()["selfCheck"]["unreachable"].clone();
+    assert_eq!(found[0]["id"], owed.id(), "{found}");
+}
