@@ -13,14 +13,17 @@ use crate::store::row::rows;
 use crate::store::{integer, statement};
 use crate::time::Span;
 
-/// Looks for rows that no handler reaches, at most [`FOUND_MAX`] of each kind, among at most
-/// [`ROWS_MAX`] rows.
+/// Looks for rows that no handler reaches, at most 20 of each kind, among at most
+/// 10,000 rows.
 pub async fn self_check(app: &App) -> Result<Value, DbError> {
     let far = app.now().plus(LEASE).plus(LEASE_FAR);
     let batch = vec![
         statement(OWED_BY_NOTHING, vec![integer(ROWS_MAX), integer(FOUND_MAX)]),
         statement(OWED_TO_NOBODY, vec![integer(ROWS_MAX), integer(FOUND_MAX)]),
-        statement(LEASED_FOR_EVER, vec![integer(far.millis()), integer(FOUND_MAX)]),
+        statement(
+            LEASED_FOR_EVER,
+            vec![integer(far.millis()), integer(FOUND_MAX)],
+        ),
     ];
     let results = app.run(batch).await?;
     let mut unreachable: Vec<Value> = Vec::new();

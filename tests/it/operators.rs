@@ -226,7 +226,9 @@ fn the_self_check_finds_no_row_in_a_sound_world_and_each_that_falls_between_hand
     assert_eq!(owed.status, 201);
     assert_eq!(health()["selfCheck"]["unreachable"], serde_json::json!([]));
     world.db.query("UPDATE generations SET state = 'failed'");
-    world.db.query("UPDATE generations SET lease_until = 9000000000000000");
+    world
+        .db
+        .query("UPDATE generations SET lease_until = 9000000000000000");
     let found = health()["selfCheck"]["unreachable"].clone();
     assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
     world.db.query("UPDATE generations SET state = 'generated'");
