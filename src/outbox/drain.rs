@@ -8,7 +8,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 
 use crate::app::App;
@@ -16,12 +15,13 @@ use crate::outbox::attempt::{Lease, usual_cost};
 use crate::outbox::budget::{Budget, Share};
 use crate::outbox::circuit::Circuits;
 use crate::outbox::decide::Tally;
-use crate::ports::{DbError, Statement};
+use crate::ports::{DbError, Statement, Task};
 use crate::publish::settings::PublisherSettings;
 use crate::sorted::{SortedMap, SortedSet, sort_by};
 use crate::store::deliveries::{self, Candidate, LEASED_AT_ONCE, Lane, SLOTS};
 use crate::store::row::rows;
 use crate::time::{Span, Timestamp};
+use crate::together;
 
 /// What a drain did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -311,11 +311,16 @@ impl<'a> Pass<'a> {
             }
         }
         let unspent = RefCell::new(Vec::new());
-        stream::iter(groups)
-            .map(|(_, group)| self.work_through(group, &lease, &unspent))
-            .buffer_unordered(CONNECTIONS)
-            .for_each(|()| std::future::ready(()))
-            .await;
+        let groups = RefCell::new(groups.into_iter());
+        let worker = || async {
+            loop {
+                let next = groups.borrow_mut().next();
+                let Some((_, group)) = next else { break };
+                self.work_through(group, &lease, &unspent).await;
+            }
+        };
+        let workers = (0..CONNECTIONS).map(|_| -> Task<'_, ()> { Box::pin(worker()) });
+        together::all(workers.collect()).await;
         self.budget.put_back(kept);
         let unspent = unspent.into_inner();
         if unspent.is_empty() {
