@@ -27,8 +27,8 @@ NO_MINIFY=1 worker-build --release --out-dir ../build worker
 node scripts/lib/trim.mjs
 
 # What counts is the size after compression. Inlining makes the module smaller and its gzip larger,
-# since like code then looks less alike. Only features that workerd has had for long: more would let
-# wasm-opt write what it can't read.
+# since like code then looks less alike; so do hints of alignment, which engines pass over. Only
+# features that workerd has had for long: more would let wasm-opt write what it can't read.
 optimise() {
   wasm-opt build/index_bg.wasm --output build/index_bg.wasm.small \
     --enable-mutable-globals --enable-sign-ext --enable-nontrapping-float-to-int \
@@ -39,7 +39,8 @@ optimise() {
 
 optimise -Oz --skip-pass=reorder-functions --skip-pass=memory-packing \
   --skip-pass=local-cse --partial-inlining-ifs 0 --always-inline-max-function-size 3 \
-  --flexible-inline-max-function-size 0 --one-caller-inline-max-function-size 15
+  --flexible-inline-max-function-size 0 --one-caller-inline-max-function-size 15 \
+  --dealign
 node scripts/lib/order.mjs
 optimise
 printf '%s\n' "$current" > "$stamp"
