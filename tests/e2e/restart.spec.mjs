@@ -115,7 +115,7 @@ test("runs that were at Gemini are settled by their own alarms", async (context)
         const answer = await client.generate(body, { prefer: "wait=0", ...headers });
         return wanted.includes(answer.json?.code ?? answer.status) && answer;
       },
-      { withinMs: 60_000, everyMs: 250 },
+      { withinMs: 120_000, everyMs: 250 },
     );
   const made = await until([200, 201], free);
   await until(["request_reconciliation_pending"], bound, key);
