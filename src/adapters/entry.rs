@@ -20,7 +20,7 @@ use super::settings::{app, guard};
 use crate::cron::tick;
 use crate::http::dropin::pass::is_upload;
 use crate::http::message::{self, Body};
-use crate::http::routes::{body_limit, handle, refuse_early, refuse_size};
+use crate::http::routes::{body_limit, handle, refuse_broken, refuse_early, refuse_size};
 use crate::idempotency::queue::{Disposition, work};
 use crate::time::Timestamp;
 
@@ -48,9 +48,10 @@ async fn fetch(
     {
         return respond(refusal);
     }
-    let answer = match read(request, &head).await? {
-        Some(body) => handle(&app, &guard(), &message::Request { body, ..head }).await,
-        None => refuse_size(&app, &head),
+    let answer = match read(request, &head).await {
+        Ok(Some(body)) => handle(&app, &guard(), &message::Request { body, ..head }).await,
+        Ok(None) => refuse_size(&app, &head),
+        Err(_) => refuse_broken(&app, &head),
     };
     respond(answer)
 }
