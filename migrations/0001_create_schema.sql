@@ -132,10 +132,12 @@ CREATE TABLE deliveries (
   next_attempt_at INTEGER NOT NULL,     -- due from then on
   lease_token TEXT,                     -- of the drain that holds it; pending rows only
   lease_until INTEGER NOT NULL DEFAULT 0, -- until when it holds it
+  serial_lane TEXT,                     -- what takes one writer at a time, as leased: a branch
   done_token TEXT,                      -- of the drain that recorded the newest attempt
   maybe_sent INTEGER NOT NULL DEFAULT 0, -- 1: an attempt may have taken effect
   attempts INTEGER NOT NULL DEFAULT 0,
   attempt_log TEXT NOT NULL DEFAULT '[]',
+  attempted_at INTEGER,                 -- when the newest attempt was recorded
   progress TEXT,
   reference TEXT,
   error TEXT,
@@ -151,6 +153,10 @@ CREATE INDEX deliveries_due ON deliveries (publisher, account, next_attempt_at)
   WHERE status = 'pending';
 CREATE INDEX deliveries_stale ON deliveries (stale_alerted, due_since)
   WHERE status = 'pending';
+CREATE INDEX deliveries_in_serial_lane ON deliveries (serial_lane)
+  WHERE lease_token IS NOT NULL AND serial_lane IS NOT NULL;
+CREATE INDEX deliveries_attempted ON deliveries (attempted_at)
+  WHERE status = 'pending' AND attempted_at IS NOT NULL;
 CREATE INDEX deliveries_by_status ON deliveries (account, status, created_at DESC, id DESC);
 CREATE INDEX deliveries_unwell ON deliveries (status, created_at DESC, id DESC)
   WHERE status IN ('dead', 'outcome_unknown');

@@ -48,7 +48,7 @@ impl GithubSettings {
     }
 
     /// One writer a branch: two commits at once on one head would refuse each other.
-    pub(crate) fn lane(&self) -> String {
+    pub(crate) fn serial_lane(&self) -> String {
         let repository = self.repository.to_ascii_lowercase();
         format!("{}/{repository}@{}", self.api_base.as_str(), self.branch)
     }
