@@ -9,7 +9,7 @@ use oncepress::time::Span;
 use serde_json::{Value, json};
 
 use crate::sqlite::{Fault, When};
-use crate::world::{ACCOUNTS, World};
+use crate::world::{ACCOUNTS, World, yield_once};
 
 fn github(repository: &str) -> Value {
     json!({"kind": "github", "repository": repository, "api_base": "http://127.0.0.1:9",
@@ -49,12 +49,19 @@ fn two_drains_at_once_never_write_to_one_branch_together() {
     world.seed("b", "globex", "two", "pending", 12);
     let mut drains = 0;
     while world.status("published") < 24 {
-        let (one, two) = block_on(join(world.drain_with(60), world.drain_with(60)));
+        // The second one looks when the first has leased a few rows and is sending.
+        let second = async {
+            for _ in 0..8 {
+                yield_once().await;
+            }
+            world.drain_with(60).await
+        };
+        let (one, two) = block_on(join(world.drain_with(16), second));
         let (one, two) = (one.unwrap(), two.unwrap());
         assert!(one.published + two.published > 0, "one of them goes on");
         world.pass(Span::from_minutes(1));
         drains += 1;
-        assert!(drains < 10);
+        assert!(drains < 20);
     }
     assert_eq!(world.outside.most_at_once.get(), 1);
     assert_eq!(puts(&world), 24);
