@@ -13,6 +13,8 @@ const PUBLISHED = [1_000, Number(process.env.ONCEPRESS_SCALE ?? 100_000)];
 const OTHERS = 10_000;
 const DUE = 20;
 const READ_A_ROW_MAX = 9;
+/** To look whether another drain is writing to the same branch takes a second pass over the rows. */
+const READ_A_SERIAL_ROW_MAX = 11;
 /** One statement may run for 30 s on D1. */
 const SEEDED_AT_ONCE = 50_000;
 
@@ -155,10 +157,10 @@ test("20 due rows cost the same beside 10^3 and 10^6 published ones, and 10^4 th
   await measure(`and ${OTHERS} dead of another publisher`, "e");
   await seed("w", 1, OTHERS, "hook", "pending", later);
   await measure(`and ${OTHERS} of it that wait`, "g");
-  // Due, but the publisher is left alone.
+  // Due, but the publisher is left alone, for no longer than the product would.
   await stage.worker.sql(
     "INSERT INTO circuits (publisher, failures, open_until) VALUES ('broken', 3, ?1)",
-    later,
+    stage.worker.now + 600_000,
   );
   await seed("o", 1, OTHERS, "broken", "pending", 0);
   await measure(`and ${OTHERS} due of one that is down`, "h");
@@ -187,6 +189,6 @@ test("a branch that takes one writer at a time costs a few reads more a row", as
     `one branch: ${rowsRead / DUE} rows read a row, ${rowsWritten / DUE} written, ${subrequests} subrequests`,
   );
   const read = made.map(({ subject, rowsRead }) => `${rowsRead} ${subject}`).join("\n");
-  assert.ok(rowsRead <= DUE * READ_A_ROW_MAX, `${rowsRead} rows read\n${read}`);
+  assert.ok(rowsRead <= DUE * READ_A_SERIAL_ROW_MAX, `${rowsRead} rows read\n${read}`);
   assert.ok(subrequests <= 50, `${subrequests} subrequests`);
 });
