@@ -8,8 +8,8 @@ const WINDOW_MINUTES = 43_200; // No window ends during a campaign: every repeat
 const MODEL = "gemini-3.8-flash";
 
 export class Operation {
-  constructor(random, number, seed) {
-    this.number = number;
+  /** `fault` says what Gemini does with it, `destinations` who is owed it. */
+  constructor(random, number, seed, { fault = geminiFault, destinations = anywhere } = {}) {
     this.tag = `op-${seed}-${number}`;
     this.surface = random.weighted([
       [60, "api"],
@@ -17,13 +17,13 @@ export class Operation {
       [20, "stream"],
     ]);
     this.hasKey = random.chance(0.35);
-    this.isAsync = this.surface === "api" && random.chance(0.15);
+    this.isAsync = random.chance(0.15);
     this.wanted = destinations(random, this.surface).map((publisher) => ({
       publisher,
       target: `${this.tag}.md`,
     }));
     // The space keeps one tag from being the beginning of another.
-    this.prompt = `${this.tag} ${geminiFault(random, this.surface)} Write.`;
+    this.prompt = `${this.tag} ${fault(random, this.surface)} Write.`;
     this.bodies = new Set();
     this.purchasesByPerson = 0;
   }
@@ -72,7 +72,7 @@ export class Operation {
 }
 
 // A CMS wants a title, which only the API's `topic` gives.
-function destinations(random, surface) {
+function anywhere(random, surface) {
   const names = ["files", "hook"].filter(() => random.chance(0.5));
   if (surface === "api" && random.chance(0.15)) names.push(random.pick(["repo", "wp", "ghost"]));
   return names;

@@ -1,6 +1,8 @@
 // After the last kill: callers repeat until they are answered, cron drains, a person decides what
 // only a person may, and the ledgers are read.
 
+import { waitFor } from "../../e2e/lib/wait.mjs";
+
 const MINUTE = 60_000;
 const AT_ONCE = 24;
 const PATIENCE = 25; // Minutes: whatever a policy decides by time alone is decided by then.
@@ -18,16 +20,25 @@ export async function comeToRest({ worker, fakes, callers, client, say }) {
   await fakes.clearScript();
   await worker.rules();
   for (let round = 0; round < ROUNDS_MAX; round += 1) {
-    if (round % 3 === 0) await inParallel(unanswered(callers), (one) => callers.send(one));
+    if (round % 4 === 0) await inParallel(unanswered(callers), (one) => callers.send(one));
     if (round >= PATIENCE) await decide({ worker, callers, client, byPerson });
     const [{ owed }] = await worker.sql(OWED);
     if (round % 5 === 0) say(`at rest, round ${round}: ${unanswered(callers).length} unanswered, ${owed} owed`);
     if (owed === 0 && unanswered(callers).length === 0) return byPerson;
+    await runnersDone(worker);
     // Rows wait for hours after some failures in a row: later rounds take longer steps.
     await worker.clock(worker.clockMs + (round < PATIENCE + 5 ? 1 : 10) * MINUTE);
     await worker.cron();
   }
   return byPerson;
+}
+
+// Time must not pass so fast that a living runner's lease ends; a claim without a runner (killed in
+// between) stays, and the cron trigger looks after it.
+async function runnersDone(worker) {
+  const running = "SELECT COUNT(*) AS n FROM generations WHERE state = 'running'";
+  const done = async () => (await worker.sql(running))[0].n === 0;
+  await waitFor("the runners", done, { withinMs: 4_000 }).catch(() => undefined);
 }
 
 const unanswered = ({ operations }) => operations.filter(({ isDone }) => !isDone);
