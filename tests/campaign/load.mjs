@@ -14,7 +14,7 @@ import { Random } from "./lib/random.mjs";
 import { PRODUCT_ENTRY, Workerd } from "./lib/workerd.mjs";
 
 const GEMINI_MS = 200;
-const WARM_UP = 200; // Operations made before, so that there is something to repeat.
+const AT_ONCE = 8;
 
 class Product extends Workerd {
   get entry() {
@@ -23,15 +23,16 @@ class Product extends Workerd {
 }
 
 /** Runs it all; gives the figures and what was wrong. */
-export async function runLoad({ minutes, rate, seed, say = () => {} }) {
+export async function runLoad({ minutes, rate, seed, warmUp = 200, say = () => {} }) {
   const fakes = await Fakes.start(`load-${seed}`);
   let worker;
   try {
     worker = await Product.start("load", { vars: variables(fakes) });
     const client = await Client.create(worker, "acme");
     const load = new Load({ client, seed });
-    for (let n = 0; n < WARM_UP; n += 4) {
-      await Promise.all([1, 2, 3, 4].map(() => load.fresh(performance.now())));
+    // There must be something to repeat.
+    for (let n = 0; n < warmUp; n += AT_ONCE) {
+      await Promise.all(Array.from({ length: AT_ONCE }, () => load.fresh(performance.now())));
     }
     load.forget();
     const memory = await sampled(worker, say, () => load.run(rate, minutes * 60_000));

@@ -26,8 +26,10 @@ export async function comeToRest({ worker, fakes, callers, client, say }) {
     if (round % 5 === 0) say(`at rest, round ${round}: ${unanswered(callers).length} unanswered, ${owed} owed`);
     if (owed === 0 && unanswered(callers).length === 0) return byPerson;
     await runnersDone(worker);
-    // Rows wait for hours after some failures in a row: later rounds take longer steps.
-    await worker.clock(worker.clockMs + (round < PATIENCE + 5 ? 1 : 10) * MINUTE);
+    // Deliveries wait for hours after some failures in a row: once they are all that is left, the
+    // steps are longer.
+    const minutes = round > PATIENCE && unanswered(callers).length === 0 ? 10 : 1;
+    await worker.clock(worker.clockMs + minutes * MINUTE);
     await worker.cron();
   }
   return byPerson;
@@ -38,7 +40,7 @@ export async function comeToRest({ worker, fakes, callers, client, say }) {
 async function runnersDone(worker) {
   const running = "SELECT COUNT(*) AS n FROM generations WHERE state = 'running'";
   const done = async () => (await worker.sql(running))[0].n === 0;
-  await waitFor("the runners", done, { withinMs: 4_000 }).catch(() => undefined);
+  await waitFor("the runners", done, { withinMs: 3_000 }).catch(() => undefined);
 }
 
 const unanswered = ({ operations }) => operations.filter(({ isDone }) => !isDone);
