@@ -4,12 +4,13 @@
 import { sleep } from "../../e2e/lib/wait.mjs";
 import { Operation } from "./operations.mjs";
 
-const RECENT = 60;
+const WAITING_MAX = 80; // Above it callers rather repeat than ask for more.
 
 export class Callers {
   operations = [];
   complaints = [];
   counts = { sent: 0, lost: 0, done: 0, conflicts: 0 };
+  byPerson = { regenerated: 0, published: 0, requeued: 0 };
   inFlight = 0;
   #stopped = false;
   #open;
@@ -44,11 +45,12 @@ export class Callers {
   #step(random) {
     const dice = random.next();
     const answered = this.operations.filter(({ isDone }) => isDone);
-    const unanswered = this.operations.filter((one) => !one.isDone && !one.isHeld).slice(-RECENT);
-    if (dice < 0.35 && unanswered.length > 0) return this.send(random.pick(unanswered));
-    if (dice < 0.5 && answered.length > 0) return this.send(random.pick(answered));
+    const unanswered = this.operations.filter(({ isDone }) => !isDone);
     const keyed = answered.filter(({ hasKey }) => hasKey);
-    if (dice < 0.53 && keyed.length > 0) return this.#conflict(random.pick(keyed));
+    if (dice < 0.03 && keyed.length > 0) return this.#conflict(random.pick(keyed));
+    if (dice < 0.18 && answered.length > 0) return this.send(random.pick(answered));
+    if (dice < 0.5 && unanswered.length > 0) return this.send(random.pick(unanswered));
+    if (unanswered.length > WAITING_MAX) return this.send(random.pick(unanswered));
     return this.send(this.#newOperation(random) ?? random.pick(this.operations));
   }
 
@@ -61,9 +63,9 @@ export class Callers {
   }
 
   /** Sends an operation's request once. A lost connection is no answer. */
-  async send(operation) {
+  async send(operation, further = {}) {
     const { path, body, headers } = operation.request();
-    const answer = await this.#exchange(path, body, headers);
+    const answer = await this.#exchange(path, body, { ...headers, ...further });
     if (answer === undefined) return undefined;
     const complaint = operation.take(answer);
     if (complaint !== undefined) this.complaints.push(complaint);

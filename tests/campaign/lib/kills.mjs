@@ -2,6 +2,7 @@
 
 import { sleep } from "../../e2e/lib/wait.mjs";
 import { destinationFaults, storeFaults } from "./faults.mjs";
+import { decide } from "./rest.mjs";
 
 const MINUTE = 60_000;
 const MOVED_MAX = 8 * 60 * MINUTE; // Operation keys hold for 24 hours, and rest takes time too.
@@ -10,8 +11,8 @@ export class Lives {
   list = [];
   #committed = new Map();
 
-  constructor({ worker, fakes, callers, random, kills }) {
-    Object.assign(this, { worker, fakes, callers, random, kills });
+  constructor({ worker, fakes, callers, client, random, kills }) {
+    Object.assign(this, { worker, fakes, callers, client, random, kills });
   }
 
   /** Boots, lets callers and faults loose, kills at a random moment. */
@@ -22,6 +23,8 @@ export class Lives {
       worker.clockAtBoot(worker.clockMs + this.#jump());
       await worker.boot();
     }
+    // Now and then a person looks at what waits for one.
+    if (this.list.length % 10 === 9) await decide(this);
     const rules = storeFaults(random);
     await worker.rules(...rules);
     for (const fault of destinationFaults(random)) await fakes.control("POST", "script", fault);
