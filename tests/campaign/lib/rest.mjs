@@ -26,7 +26,7 @@ export async function comeToRest({ worker, fakes, callers, client, say }) {
     const waiting = unanswered(callers).length;
     if (round % 5 === 0) say(`round ${round} of rest: ${waiting} unanswered, ${owed} owed`);
     if (owed === 0 && waiting === 0) return;
-    await runnersDone(worker);
+    await runnersDone(worker, round < PATIENCE ? "'running'" : "'running', 'queued'");
     // Deliveries wait for hours after some failures in a row: once they are all that is left, the
     // steps are longer.
     const minutes = round > PATIENCE && unanswered(callers).length === 0 ? 10 : 1;
@@ -35,10 +35,11 @@ export async function comeToRest({ worker, fakes, callers, client, say }) {
   }
 }
 
-// Time must not pass so fast that a living runner's lease ends; a claim without a runner (killed in
-// between) stays, and the cron trigger looks after it.
-async function runnersDone(worker) {
-  const running = "SELECT COUNT(*) AS n FROM generations WHERE state = 'running'";
+// Time must not pass so fast that a living runner's lease ends, or a message that is on its way is
+// overtaken by hours: the local queue keeps real time. A claim that a kill left without a runner or a
+// message stays as it is; the cron trigger looks after it, after a quarter of an hour at the latest.
+async function runnersDone(worker, states) {
+  const running = `SELECT COUNT(*) AS n FROM generations WHERE state IN (${states})`;
   const done = async () => (await worker.sql(running))[0].n === 0;
   await waitFor("the runners", done, { withinMs: 3_000 }).catch(() => undefined);
 }
