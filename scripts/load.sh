@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sustained mixed load at a fixed arrival rate: latencies, errors, memory. On a quiet machine.
-#   scripts/load.sh [--minutes 10] [--rate 40] [--seed 1]
+#   scripts/load.sh [--minutes 10] [--rate 30] [--seed 1] [--fresh 9] [--conflicts 1]
 set -euo pipefail
 source "$(dirname "$0")/env.sh"
 cd "$ONCEPRESS_ROOT"

@@ -2,7 +2,8 @@
 // moments under load, while Gemini, destinations and stores fail at random too. Then everything
 // comes to rest, and Gemini's bill, the database and the destinations are compared.
 //   bash scripts/campaign.sh [--kills 300] [--seed 1] [--callers 10]
-// A seed repeats the plan (requests, faults, moments), not the machine's interleaving.
+// A seed repeats the moments of the kills and the faults of stores and destinations; what a caller
+// sends next depends on what it was answered.
 
 import { pathToFileURL } from "node:url";
 

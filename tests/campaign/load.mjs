@@ -1,7 +1,8 @@
 // Sustained mixed load at a fixed arrival rate: 90 % replays, 9 % fresh, 1 % conflicts, on the
 // built product without a fault injector. Arrivals come on schedule, whether or not answers do, and
 // a latency counts from the scheduled moment: a stall is felt by everybody who should have come.
-//   bash scripts/load.sh [--minutes 10] [--rate 40] [--seed 1]
+//   bash scripts/load.sh [--minutes 10] [--rate 30] [--seed 1] [--fresh 9] [--conflicts 1]
+// (shares in per cent; the rest are replays)
 
 import { pathToFileURL } from "node:url";
 
@@ -23,13 +24,13 @@ class Product extends Workerd {
 }
 
 /** Runs it all; gives the figures and what was wrong. */
-export async function runLoad({ minutes, rate, seed, warmUp = 200, say = () => {} }) {
+export async function runLoad({ minutes, rate, seed, warmUp = 200, say = () => {}, ...shares }) {
   const fakes = await Fakes.start(`load-${seed}`);
   let worker;
   try {
     worker = await Product.start("load", { vars: variables(fakes) });
     const client = await Client.create(worker, "acme");
-    const load = new Load({ client, seed });
+    const load = new Load({ client, seed, fresh: 9, conflicts: 1, ...shares });
     // There must be something to repeat.
     for (let n = 0; n < warmUp; n += AT_ONCE) {
       await Promise.all(Array.from({ length: AT_ONCE }, () => load.fresh(performance.now())));
@@ -48,8 +49,8 @@ class Load {
   wrong = [];
   made = 0;
 
-  constructor({ client, seed }) {
-    Object.assign(this, { client, seed, random: new Random(seed) });
+  constructor({ client, seed, ...shares }) {
+    Object.assign(this, { client, seed, shares, random: new Random(seed) });
     this.forget();
   }
 
@@ -72,9 +73,10 @@ class Load {
   }
 
   #arrival(due) {
-    const dice = this.random.next();
-    if (dice < 0.09) return this.fresh(due);
-    if (dice < 0.1) return this.#conflict(due);
+    const { fresh, conflicts } = this.shares;
+    const dice = this.random.next() * 100;
+    if (dice < fresh) return this.fresh(due);
+    if (dice < fresh + conflicts) return this.#conflict(due);
     return this.#replay(due);
   }
 
@@ -84,7 +86,7 @@ class Load {
       fault: () => `[[fault:delay:${GEMINI_MS}]]`,
       destinations: () => ["files", "hook"].filter(() => random.chance(0.5)),
     });
-    operation.isAsync = false;
+    operation.prefer = undefined;
     this.made += 1;
     const answer = await this.#send("fresh", due, operation.request());
     if (answer === undefined) return;
@@ -208,8 +210,14 @@ function variables({ url }) {
 }
 
 async function main() {
-  const settings = { minutes: option("minutes", 10), rate: option("rate", 40) };
-  const result = await runLoad({ ...settings, seed: option("seed", 1), say: console.log });
+  const settings = {
+    minutes: option("minutes", 10),
+    rate: option("rate", 30),
+    seed: option("seed", 1),
+    fresh: option("fresh", 9),
+    conflicts: option("conflicts", 1),
+  };
+  const result = await runLoad({ ...settings, say: console.log });
   const { latencies, memory, wrong, errors, ...counts } = result;
   console.log(`\n| ms from the scheduled arrival | count | p50 | p90 | p99 | p99.9 | max |`);
   console.log("|---|---|---|---|---|---|---|");

@@ -43,8 +43,12 @@ export function destinationFaults(random) {
     }));
 }
 
-/** Faults of the stores during one life: in a third of the lives, a few operations. */
+/**
+ * Faults of the stores during one life: in a third of the lives a few operations; in one of fifteen
+ * every commit, so that outputs go to the fallback store and are found there by a later life.
+ */
 export function storeFaults(random) {
+  if (random.chance(1 / 15)) return [{ ...D1, where: "runner", match: "outputs", error: OVERLOADED }];
   if (!random.chance(0.35)) return [];
   const some = () => ({ skip: random.between(0, 20), times: random.between(1, 6) });
   const faults = [

@@ -32,9 +32,8 @@ export class Lives {
     const ticks = this.#ticks();
     await sleep(random.between(150, 3_000));
     callers.shut();
-    const inFlight = callers.inFlight;
+    const [inFlight, killedAt] = [callers.inFlight, Date.now()];
     await worker.kill9();
-    const killedAt = Date.now();
     await ticks;
     this.list.push({ bootedAt, killedAt, inFlight, rules: rules.length, ...(await this.#left()) });
   }

@@ -17,7 +17,7 @@ export class Operation {
       [20, "stream"],
     ]);
     this.hasKey = random.chance(0.35);
-    this.isAsync = random.chance(0.15);
+    this.prefer = random.chance(0.15) ? "respond-async" : "wait=2";
     this.wanted = destinations(random, this.surface).map((publisher) => ({
       publisher,
       target: `${this.tag}.md`,
@@ -36,7 +36,7 @@ export class Operation {
 
   #api(userPrompt) {
     const body = { site: "blog", pipeline: "daily", userPrompt, topic: this.tag };
-    const headers = { prefer: this.isAsync && !this.wasAccepted ? "respond-async" : "wait=2" };
+    const headers = this.prefer === undefined ? {} : { prefer: this.prefer };
     if (this.hasKey) headers["idempotency-key"] = this.tag;
     else body.windowMinutes = WINDOW_MINUTES;
     return { path: "/api/v1/generations", body: { ...body, publish: this.wanted }, headers };
@@ -59,8 +59,8 @@ export class Operation {
     const kind = classify(this.surface, answer);
     if (kind === "wrong") return `${this.tag}: ${answer.status} ${answer.text.slice(0, 300)}`;
     this.last = `${answer.status} ${answer.text.slice(0, 200)}`;
-    if (kind === "accepted") this.wasAccepted = true;
-    if (kind === "held") this.isHeld = true;
+    // Later tries wait for what the queue does.
+    if (kind === "accepted") this.prefer = "wait=2";
     if (kind !== "done") return undefined;
     this.isDone = true;
     this.text = answer.text;

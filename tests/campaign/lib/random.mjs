@@ -1,4 +1,4 @@
-// Chance that a seed repeats: the same plan of requests, faults and moments for the same seed.
+// Chance that a seed repeats.
 
 export class Random {
   #state;
