@@ -48,7 +48,7 @@ impl GithubSettings {
     }
 
     /// One writer a branch: two commits at once on one head would refuse each other.
-    pub(crate) fn lane(&self) -> String {
+    pub(crate) fn serial_lane(&self) -> String {
         let repository = self.repository.to_ascii_lowercase();
         format!("{}/{repository}@{}", self.api_base.as_str(), self.branch)
     }
@@ -204,7 +204,7 @@ impl Commit {
                 let tail = format!("contents/{path}?ref={branch}");
                 Ok(self.request("GET", &tail, ACCEPT_OBJECT, None))
             }
-            409 | 422 if says("rule violation") => {
+            409 | 422 if says("rule violation") || PROTECTED.iter().any(|words| says(words)) => {
                 let why = "a rule of the repository forbids this commit; allow it for this token";
                 Err(self.judge.permanent(answer, failure::RULE_VIOLATED, why))
             }
@@ -257,7 +257,9 @@ impl Commit {
     fn refused(&self, answer: &Answer, sent: Sent, now: Timestamp) -> Outcome {
         let limited = answer.header("retry-after").is_some()
             || answer.header("x-ratelimit-remaining") == Some("0")
-            || answer.message().contains("rate limit");
+            || ["rate limit", "abuse detection"]
+                .iter()
+                .any(|words| answer.message().contains(words));
         match answer.status {
             403 | 429 if limited => self.judge.rate_limited(answer, now),
             _ => self.judge.refused(answer, sent, now),
@@ -345,6 +347,13 @@ fn blob_in(body: &[u8]) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// What a protected branch answers to a commit that it does not take, with the status of a moved head.
+const PROTECTED: [&str; 4] = [
+    "status check",
+    "approving review",
+    "through a pull request",
+    "protected branch",
+];
 const TAKEN: &str = "another file has this path; choose another target, or move that one away";
 const ACCEPT: &str = "application/vnd.github+json";
 /// The media type that gives a blob's name for files over 1 MB too.
