@@ -151,7 +151,7 @@ class Load {
 const isReplay = ({ headers }) => headers.get("x-idempotency-replayed") === "true";
 const round = (value) => (value === undefined ? undefined : Math.round(value * 10) / 10);
 
-/** Memory at the start, every ten seconds, and at most half a minute after the end; cron every minute. */
+/** Memory at the start, every ten seconds, and some seconds after the end; cron every minute. */
 async function sampled(worker, say, work) {
   const samples = [];
   const begun = performance.now();

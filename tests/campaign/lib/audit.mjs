@@ -11,7 +11,10 @@ export function audit({ books, callers, lives }) {
   check.strays();
   const hidden = check.hiddenFor.sort((a, b) => a - b);
   const hiddenMs = { p50: percentile(hidden, 0.5), max: hidden.at(-1) };
-  return { counts: { ...check.counts, hiddenMs }, complaints: [...callers.complaints, ...check.complaints] };
+  return {
+    counts: { ...check.counts, hiddenMs },
+    complaints: [...callers.complaints, ...check.complaints],
+  };
 }
 
 class Audit {
