@@ -2,18 +2,18 @@
 
 use std::cell::RefCell;
 
-use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 
 use crate::outbox::attempt::usual_cost;
 use crate::outbox::budget::Share;
 use crate::outbox::drain::Pass;
-use crate::ports::{DbError, Statement};
+use crate::ports::{DbError, Statement, Task};
 use crate::sorted::{SortedMap, SortedSet, sort_by};
 use crate::store::deliveries::Candidate;
 use crate::store::leases::{self, LEASED_AT_ONCE, Lease};
 use crate::store::row::rows;
 use crate::time::Span;
+use crate::together;
 
 impl<'a> Pass<'a> {
     /// Leases what was found and tries it, publishers side by side, each one's rows in turn. Says
@@ -31,11 +31,16 @@ impl<'a> Pass<'a> {
             }
         }
         let unspent = RefCell::new(Vec::new());
-        stream::iter(groups)
-            .map(|(_, group)| self.work_through(group, &lease, &unspent))
-            .buffer_unordered(CONNECTIONS)
-            .for_each(|()| std::future::ready(()))
-            .await;
+        let groups = RefCell::new(groups.into_iter());
+        let worker = || async {
+            loop {
+                let next = groups.borrow_mut().next();
+                let Some((_, group)) = next else { break };
+                self.work_through(group, &lease, &unspent).await;
+            }
+        };
+        let workers = (0..CONNECTIONS).map(|_| -> Task<'_, ()> { Box::pin(worker()) });
+        together::all(workers.collect()).await;
         self.budget.put_back(kept);
         let unspent = unspent.into_inner();
         if unspent.is_empty() {

@@ -4,8 +4,6 @@
 //! where a file exists. A lost answer is looked up in the path's history, where our commit carries
 //! the delivery's id.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha1::{Digest as _, Sha1};
 
@@ -15,6 +13,7 @@ use super::fields::{Fields, Secret};
 use super::ssrf::Endpoint;
 use super::url::{encode, encode_path};
 use super::{Effect, Outcome, Parcel, Publication, Reply, Step, failure};
+use crate::base64::Base64;
 use crate::limits::PUBLISH_TIMEOUT;
 use crate::ports::HttpRequest;
 use crate::time::Timestamp;
@@ -183,7 +182,7 @@ impl Commit {
         let body = json!({
             "message": message,
             "branch": self.settings.branch,
-            "content": STANDARD.encode(&self.parcel.content),
+            "content": Base64::Standard.encode(self.parcel.content.as_bytes()),
         });
         let tail = format!("contents/{}", encode_path(&self.parcel.target));
         self.request("PUT", &tail, ACCEPT, Some(&body))
