@@ -25,7 +25,7 @@ export class Worker {
    * `bindings` (wrangler's own configuration) come over those of wrangler.toml.
    */
   static async start(name, { vars = {}, secrets = {}, bindings = {}, share } = {}) {
-    const worker = new Worker();
+    const worker = new this();
     worker.#dir = join(STATE, "runs", `${name}-${process.pid}`);
     worker.stores = join(worker.#dir, "stores");
     await rm(worker.#dir, { recursive: true, force: true });
@@ -47,6 +47,15 @@ export class Worker {
     return join(this.#dir, "worker.log");
   }
 
+  /** Where wrangler's configuration of this Worker lies. */
+  get config() {
+    return join(this.#dir, "wrangler.json");
+  }
+
+  get clockMs() {
+    return this.#clockMs;
+  }
+
   // All but the Durable Objects, of which there is one in the world: a second process would make a
   // second one of each.
   async #shareStores({ stores }) {
@@ -60,14 +69,14 @@ export class Worker {
   async #configure(bindings, secrets) {
     const base = JSON.parse(await readFile(BASE_CONFIG, "utf8"));
     const config = { ...base, ...bindings, vars: { ...base.vars, ...this.vars } };
-    await writeFile(join(this.#dir, "wrangler.json"), JSON.stringify(config, null, 2));
+    await writeFile(this.config, JSON.stringify(config, null, 2));
     const lines = Object.entries(secrets).map(([name, value]) => `${name}="${value}"\n`);
     await writeFile(join(this.#dir, ".dev.vars"), lines.join(""));
   }
 
   /** Starts the process (again) on the stores as they are. */
   async boot() {
-    const args = ["dev", "--config", join(this.#dir, "wrangler.json"), "--local"];
+    const args = ["dev", "--config", this.config, "--local"];
     args.push("--ip", "127.0.0.1", "--port", String(this.port), "--inspector-port", "0");
     args.push("--persist-to", this.stores, "--var", `E2E_CLOCK_OFFSET_MS:${this.#clockMs}`);
     this.#child = start(WRANGLER, args, { log: this.log, cwd: ROOT, env: QUIET });
@@ -117,18 +126,27 @@ export class Worker {
 
   /** Sets the product's clock ahead of the real one, over restarts too. */
   async clock(offsetMs) {
-    this.#clockMs = offsetMs;
+    this.clockAtBoot(offsetMs);
     await this.e2e("POST", "clock", { offsetMs });
+  }
+
+  /** The same, from the next boot on. */
+  clockAtBoot(offsetMs) {
+    this.#clockMs = offsetMs;
   }
 
   get now() {
     return Date.now() + this.#clockMs;
   }
 
+  get cronPath() {
+    return "/cdn-cgi/handler/scheduled";
+  }
+
   /** Fires the cron trigger as the platform would, in the moved clock. */
   async cron(at = this.now) {
-    const path = `/cdn-cgi/handler/scheduled?cron=*+*+*+*+*&time=${Math.floor(at)}&format=json`;
-    const { outcome } = await (await this.fetch(path)).json();
+    const query = `cron=*+*+*+*+*&time=${Math.floor(at)}&format=json`;
+    const { outcome } = await (await this.fetch(`${this.cronPath}?${query}`)).json();
     if (outcome !== "ok") throw new Error(`the cron trigger ended with ${outcome}`);
   }
 
