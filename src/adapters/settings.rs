@@ -19,6 +19,7 @@ use super::runner::Remote;
 use crate::app::{App, Settings};
 use crate::config::{Config, RunnerMode, Sources};
 use crate::guard::Memory;
+use crate::idempotency::room::Room;
 use crate::ports::{Database, DbError, KeyValue, KvError, Objects, Queues, Rows, Statement, Task};
 use crate::stats::Stats;
 use crate::time::Span;
@@ -27,6 +28,7 @@ thread_local! {
     static SETTINGS: RefCell<Option<Rc<Settings>>> = const { RefCell::new(None) };
     static STATS: Rc<RefCell<Stats>> = Rc::default();
     static GUARD: Memory = Rc::default();
+    static ROOM: Room = Room::default();
 }
 
 /// Whether this isolate has found every store to be its environment's.
@@ -63,6 +65,7 @@ pub(super) fn app(env: &Env, wait_until: Rc<dyn Fn(Task<'static, ()>)>) -> App {
         runner,
         background: Rc::new(WaitUntil(wait_until)),
         stats: STATS.with(Rc::clone),
+        room: ROOM.with(Room::clone),
         settings,
     }
 }

@@ -11,6 +11,7 @@ pub mod queue;
 pub mod record;
 pub mod recovery;
 pub mod resolve;
+pub mod room;
 pub mod runner;
 pub mod state;
 pub mod wire;

@@ -30,8 +30,10 @@ pub async fn execute(app: &App, job: &Job, body: String, tap: &dyn Tap) -> Settl
         return settle_failure(app, job, &failure).await;
     };
     let claimed = body;
+    // Left only after the commit: till then the answer is held.
+    let place = app.room.enter();
     let bought = match body::load(app, claimed.clone()).await {
-        Ok(body) => buy(app, job, body, deadline, tap).await,
+        Ok(body) => buy(app, job, body, deadline, tap, &place).await,
         Err(failure) => Err(failure),
     };
     let settlement = match bought {
