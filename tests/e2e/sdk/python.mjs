@@ -20,17 +20,22 @@ export function missingPython() {
   const wanted = readFileSync(REQUIREMENTS, "utf8");
   if (existsSync(INSTALLED) && readFileSync(INSTALLED, "utf8") === wanted) return false;
   rmSync(HOME, { recursive: true, force: true });
-  const steps = [
-    ["python3 with venv is not here", "python3", ["-m", "venv", HOME]],
-    [
-      "the package index gave no google-genai",
-      PYTHON,
-      ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS],
-    ],
+  const pip = [
+    "-m",
+    "pip",
+    "--python",
+    PYTHON,
+    "install",
+    "--quiet",
+    "--disable-pip-version-check",
   ];
-  for (const [without, command, args] of steps) {
+  const steps = [
+    ["python3 with venv is not here", ["-m", "venv", "--without-pip", HOME]],
+    ["pip gave no google-genai", [...pip, "--no-compile", "-r", REQUIREMENTS]],
+  ];
+  for (const [without, args] of steps) {
     try {
-      execFileSync(command, args, { stdio: ["ignore", "ignore", "pipe"], timeout: 90_000 });
+      execFileSync("python3", args, { stdio: ["ignore", "ignore", "pipe"], timeout: 90_000 });
     } catch (error) {
       return `${without}: ${String(error.stderr || error.message)
         .trim()
