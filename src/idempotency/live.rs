@@ -4,7 +4,7 @@
 //! ```
 //! use futures_util::FutureExt as _;
 //! use oncepress::idempotency::live::{Feed, Live, Step};
-//! use oncepress::idempotency::output::Tap as _;
+//! use oncepress::idempotency::reading::Tap as _;
 //! let live = Live::default();
 //! live.push("data: {}\r\n\r\n");
 //! let mut follower = live.follow(0);
@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 use futures_util::future::{Either, poll_fn, select};
 
 use crate::app::RunnerError;
-use crate::idempotency::output::Tap;
+use crate::idempotency::reading::Tap;
 use crate::idempotency::record::{Settlement, Stored};
 use crate::limits::STREAM_KEPT_MAX_BYTES;
 use crate::ports::{Clock, Task};
@@ -132,8 +132,9 @@ impl Tap for Live {
         memory.wake_all();
     }
 
+    /// Who follows and has not got all of it yet gets the rest with the end.
     fn taken(&self) -> Option<String> {
-        Some(self.0.borrow().streamed.clone())
+        Some(std::mem::take(&mut self.0.borrow_mut().streamed))
     }
 }
 
@@ -330,6 +331,20 @@ mod tests {
             next(&mut Ended::new(document.clone(), 5)),
             Some(Step::End(document))
         );
+    }
+
+    #[test]
+    fn what_the_run_took_back_comes_with_the_end() {
+        let live = Live::default();
+        let (mut early, mut late) = (live.follow(0), live.follow(0));
+        live.push(A);
+        assert_eq!(next(&mut early), Some(Step::Piece(A.to_owned())));
+        assert_eq!(live.taken().as_deref(), Some(A));
+        assert_eq!([next(&mut early), next(&mut late)], [None, None]);
+        live.end("tok_1", streamed(&format!("{A}{B}")));
+        assert_eq!(next(&mut early), Some(Step::End(streamed(B))));
+        let whole = Step::End(streamed(&format!("{A}{B}")));
+        assert_eq!(next(&mut late), Some(whole));
     }
 
     #[test]

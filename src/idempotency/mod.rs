@@ -8,6 +8,7 @@ pub mod live;
 pub mod mark;
 pub mod output;
 pub mod queue;
+pub mod reading;
 pub mod record;
 pub mod recovery;
 pub mod resolve;
