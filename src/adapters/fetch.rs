@@ -1,6 +1,7 @@
 //! Outgoing HTTP through `fetch`. Redirects are never followed.
 
 use std::cell::RefCell;
+use std::slice::from_ref;
 
 use futures_util::StreamExt;
 use worker::js_sys::{Array, Function, Reflect, Uint8Array, global};
@@ -53,7 +54,7 @@ impl Deadline {
     fn after(span: Span) -> Result<Self, JsValue> {
         let class: Function = get(&global(), "AbortController").dyn_into()?;
         let controller = Reflect::construct(&class, &Array::new())?;
-        let abort = call(&get(&controller, "abort"), "bind", &[controller.clone()])?;
+        let abort = call(&get(&controller, "abort"), "bind", from_ref(&controller))?;
         let millis = i32::try_from(span.millis().max(1)).unwrap_or(i32::MAX);
         let timer = call(&global(), "setTimeout", &[abort, millis.into()])?;
         Ok(Self {
@@ -70,7 +71,7 @@ impl Deadline {
 impl Drop for Deadline {
     fn drop(&mut self) {
         // One that has fired is unknown, which is no error.
-        let _ = call(&global(), "clearTimeout", &[self.timer.clone()]);
+        let _ = call(&global(), "clearTimeout", from_ref(&self.timer));
     }
 }
 

@@ -33,7 +33,6 @@ export class Worker {
     if (share) await worker.#shareStores(share);
     else await cp(EMPTY_STORES, worker.stores, { recursive: true });
     worker.port = await freePort();
-    worker.inspectorPort = await freePort();
     worker.vars = vars;
     await worker.#configure(bindings, { ...SECRETS, ...secrets });
     await worker.boot();
@@ -69,7 +68,7 @@ export class Worker {
   /** Starts the process (again) on the stores as they are. */
   async boot() {
     const args = ["dev", "--config", join(this.#dir, "wrangler.json"), "--local"];
-    args.push("--ip", "127.0.0.1", "--port", String(this.port), "--inspector-port", String(this.inspectorPort));
+    args.push("--ip", "127.0.0.1", "--port", String(this.port), "--inspector-port", "0");
     args.push("--persist-to", this.stores, "--var", `E2E_CLOCK_OFFSET_MS:${this.#clockMs}`);
     this.#child = start(WRANGLER, args, { log: this.log, cwd: ROOT, env: QUIET });
     await waitFor(`the Worker (its log: ${this.log})`, () => this.e2e("GET", "ready"), {

@@ -8,10 +8,10 @@ import { waitFor } from "../lib/wait.mjs";
 import { STREAM, call, contents, events, prompt, sha256, textOf } from "./lib.mjs";
 import { setMeasuredStage } from "./memory.mjs";
 
-const STORMS = Number(process.env.STORMS ?? 3);
+const STORMS = Number(process.env.STORMS ?? 2);
 const SENTENCE = "日本語の文章、絵文字🎉👩‍👩‍👧と記号。";
-/** WebAssembly memory never shrinks: what the third storm needs, the second had needed. */
-const GROWTH_MIB = 4;
+/** Of the 128 MB that an isolate has. WebAssembly memory never shrinks. */
+const WASM_MAX_MIB = 48;
 
 let stage;
 before(async () => {
@@ -54,8 +54,7 @@ for (const [what, streams, bytes] of [
       figures.push({ round, took, ...(await stage.memory()) });
       t.diagnostic(JSON.stringify(figures.at(-1)));
     }
-    const [before, last] = figures.slice(-2);
-    assert.ok(last.wasm - before.wasm <= GROWTH_MIB, JSON.stringify(figures));
+    assert.ok(figures.at(-1).wasm <= WASM_MAX_MIB, JSON.stringify(figures));
   });
 }
 
