@@ -86,8 +86,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_list_of_escapes_is_read(units in prop::collection::vec(any::<u16>(), 0..8)) {
-            let escapes: String = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
-            let read = parse(&format!("\"{escapes}\""));
+            let escapes: Vec<_> = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
+            let read = parse(&format!("\"{}\"", escapes.concat()));
             prop_assert_eq!(read, Some(Value::from(String::from_utf16_lossy(&units))));
         }
 
