@@ -8,10 +8,10 @@ import { waitFor } from "../lib/wait.mjs";
 import { STREAM, call, contents, events, prompt, sha256, textOf } from "./lib.mjs";
 import { setMeasuredStage } from "./memory.mjs";
 
-const STORMS = Number(process.env.STORMS ?? 2);
+const STORMS = Number(process.env.STORMS ?? 1);
 const SENTENCE = "日本語の文章、絵文字🎉👩‍👩‍👧と記号。";
 /** Of the 128 MB that an isolate has. WebAssembly memory never shrinks. */
-const WASM_MAX_MIB = 48;
+const WASM_MAX_MIB = 64;
 
 let stage;
 before(async () => {
