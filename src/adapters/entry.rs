@@ -4,25 +4,27 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
 use web_sys::ResponseInit;
 use worker::js_sys::futures::JsFuture;
 use worker::js_sys::{Array, JSON, Uint8Array};
 use worker::wasm_bindgen::JsValue;
 use worker::{
-    Context, Env, Headers, MessageBatch, MessageExt, QueueRetryOptionsBuilder, ResponseBuilder,
-    ScheduleContext, ScheduledEvent, event,
+    Context, Env, Headers, MessageBatch, MessageExt, QueueRetryOptionsBuilder, RawMessage,
+    ResponseBuilder, ScheduleContext, ScheduledEvent, event,
 };
 
 use super::fetch::Forwarder;
 use super::js::{fields, read as read_js};
 use super::settings::{app, guard};
+use crate::app::App;
 use crate::cron::tick;
 use crate::http::dropin::pass::is_upload;
 use crate::http::message::{self, Body};
 use crate::http::routes::{body_limit, handle, refuse_broken, refuse_early, refuse_size};
 use crate::idempotency::queue::{Disposition, work};
+use crate::ports::Task;
 use crate::time::Timestamp;
+use crate::together;
 
 #[event(start)]
 fn start() {
@@ -82,21 +84,25 @@ async fn queue(
     let app = app(&env, Rc::new(move |task| context.wait_until(task)));
     let name = batch.queue();
     let messages: Vec<_> = batch.raw_iter().collect();
-    let works = messages.iter().map(|message| async {
-        let body = JSON::stringify(&message.body()).map_or_else(|_| String::new(), String::from);
-        match work(&app, &guard(), &name, &body).await {
-            Disposition::Ack => message.ack(),
-            Disposition::Retry(wait) => {
-                let seconds = u32::try_from(wait.seconds_up()).unwrap_or(u32::MAX);
-                let options = QueueRetryOptionsBuilder::new()
-                    .with_delay_seconds(seconds)
-                    .build();
-                message.retry_with_options(&options);
-            }
-        }
-    });
-    join_all(works).await;
+    let handled = messages
+        .iter()
+        .map(|message| -> Task<'_, ()> { Box::pin(handle_message(message, &app, &name)) });
+    together::all(handled.collect()).await;
     Ok(())
+}
+
+async fn handle_message(message: &RawMessage, app: &App, queue: &str) {
+    let body = JSON::stringify(&message.body()).map_or_else(|_| String::new(), String::from);
+    match work(app, &guard(), queue, &body).await {
+        Disposition::Ack => message.ack(),
+        Disposition::Retry(wait) => {
+            let seconds = u32::try_from(wait.seconds_up()).unwrap_or(u32::MAX);
+            let options = QueueRetryOptionsBuilder::new()
+                .with_delay_seconds(seconds)
+                .build();
+            message.retry_with_options(&options);
+        }
+    }
 }
 
 /// Reads a body up to what its path takes; `None` where it is larger. A body whose length was said,
