@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The drop-in endpoints under real clients: @google/genai, the Vercel AI SDK and curl against the
-# built Worker on real workerd, with a fake Gemini behind it.
+# The drop-in endpoints under real clients: @google/genai, the Vercel AI SDK, curl and, where python3
+# with venv is, google-genai for Python, against the built Worker on real workerd, with a fake
+# Gemini behind it.
 #   scripts/sdk.sh                                   all of them
-#   scripts/sdk.sh tests/e2e/sdk/storm.spec.mjs      some; further arguments go to `node --test`
+#   scripts/sdk.sh tests/e2e/sdk/odd.spec.mjs      some; further arguments go to `node --test`
 set -euo pipefail
 source "$(dirname "$0")/env.sh"
 cd "$ONCEPRESS_ROOT"

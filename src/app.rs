@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::config::{Config, ConfigFault};
 use crate::idempotency::live::{Ended, Feed};
 use crate::idempotency::record::{Job, Settlement};
+use crate::idempotency::room::Room;
 use crate::limits::LEASE;
 use crate::outbox::budget::Budget;
 use crate::ports::{
@@ -98,6 +99,7 @@ pub struct App {
     pub runner: Option<Rc<dyn Runner>>,
     pub background: Rc<dyn Background>,
     pub stats: Rc<RefCell<Stats>>,
+    pub room: Room,
 }
 
 impl std::fmt::Debug for App {

@@ -55,6 +55,12 @@ pub const OUTPUT_INLINE_MAX_BYTES: usize = 262_144;
 pub const D1_TEXT_MAX_BYTES: usize = 1_500_000;
 /// Largest answer of Gemini that is read: above what a million output tokens make.
 pub const GEMINI_ANSWER_MAX_BYTES: usize = 32 * 1_048_576;
+/// What the running answers of an isolate may hold together before only the oldest reads on: an
+/// isolate has 128 MB, and each held byte costs up to three of them.
+pub const ANSWERS_HELD_MAX_BYTES: usize = 24 * 1_048_576;
+/// What a stream's handler keeps of an answer for the isolate's cache; also the largest output that
+/// a generation's actor remembers after its end. 200 at once are 12.5 MiB.
+pub const STREAM_KEPT_MAX_BYTES: usize = 65_536;
 /// Subrequests of one drain; the free plan allows 50 an invocation.
 pub const SUBREQUEST_BUDGET_DEFAULT: u32 = 50;
 /// Attempts of a delivery before it is dead…

@@ -128,6 +128,7 @@ fn app(
         runner: None,
         background: host.clone(),
         stats: Rc::default(),
+        room: crate::idempotency::room::Room::default(),
     }
 }
 

@@ -1,15 +1,17 @@
 //! Outgoing HTTP through `fetch`. Redirects are never followed.
 
 use std::cell::RefCell;
+use std::slice::from_ref;
 
 use futures_util::StreamExt;
 use worker::js_sys::{Array, Function, Reflect, Uint8Array, global};
 use worker::wasm_bindgen::{JsCast, JsValue};
-use worker::{AbortSignal, ByteStream, Response};
+use worker::{ByteStream, Response};
 
-use super::js::{ask, fields, get, message, object};
+use super::js::{ask, call, fields, get, message, object};
 
 use crate::ports::{ByteSource, HttpAnswer, HttpError, HttpRequest, Outbound, Task};
+use crate::time::Span;
 
 /// The platform's `fetch`.
 pub(super) struct Fetcher;
@@ -31,15 +33,46 @@ impl Outbound for Forwarder {
 }
 
 async fn send(request: HttpRequest, body: Option<JsValue>) -> Result<HttpAnswer, HttpError> {
-    let timeout = u32::try_from(request.timeout.millis().max(1)).unwrap_or(u32::MAX);
-    let signal: AbortSignal = web_sys::AbortSignal::timeout_with_u32(timeout).into();
-    let request = build(&request, body).map_err(|e| HttpError::NotSent(text(&e)))?;
-    let abort: &web_sys::AbortSignal = &signal;
-    let options = object(&[("signal", abort.into())]);
+    let not_sent = |error: JsValue| HttpError::NotSent(text(&error));
+    let deadline = Deadline::after(request.timeout).map_err(not_sent)?;
+    let request = build(&request, body).map_err(not_sent)?;
+    let options = object(&[("signal", deadline.signal.clone())]);
     let sent = ask(&global(), "fetch", &[request, options]).await;
     let sent = sent.and_then(JsCast::dyn_into::<web_sys::Response>);
-    let response = sent.map_err(|error| failed(text(&error), &signal))?;
-    Ok(answer(response.into(), signal))
+    let response = sent.map_err(|error| failed(text(&error), &deadline))?;
+    Ok(answer(response.into(), deadline))
+}
+
+/// Aborts a request that takes too long. The timer of `AbortSignal.timeout` runs on after the
+/// answer, and keeps the Durable Object that asked in memory till then; this one ends with it.
+struct Deadline {
+    signal: JsValue,
+    timer: JsValue,
+}
+
+impl Deadline {
+    fn after(span: Span) -> Result<Self, JsValue> {
+        let class: Function = get(&global(), "AbortController").dyn_into()?;
+        let controller = Reflect::construct(&class, &Array::new())?;
+        let abort = call(&get(&controller, "abort"), "bind", from_ref(&controller))?;
+        let millis = i32::try_from(span.millis().max(1)).unwrap_or(i32::MAX);
+        let timer = call(&global(), "setTimeout", &[abort, millis.into()])?;
+        Ok(Self {
+            signal: get(&controller, "signal"),
+            timer,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        get(&self.signal, "aborted").is_truthy()
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        // One that has fired is unknown, which is no error.
+        let _ = call(&global(), "clearTimeout", from_ref(&self.timer));
+    }
 }
 
 fn build(request: &HttpRequest, body: Option<JsValue>) -> Result<JsValue, JsValue> {
@@ -57,7 +90,7 @@ fn build(request: &HttpRequest, body: Option<JsValue>) -> Result<JsValue, JsValu
     Reflect::construct(&class, &Array::of2(&request.url.as_str().into(), &options))
 }
 
-fn answer(mut response: Response, signal: AbortSignal) -> HttpAnswer {
+fn answer(mut response: Response, deadline: Deadline) -> HttpAnswer {
     let headers: Vec<(String, String)> = response
         .headers()
         .entries()
@@ -68,13 +101,13 @@ fn answer(mut response: Response, signal: AbortSignal) -> HttpAnswer {
     HttpAnswer {
         status: response.status_code(),
         headers,
-        body: Box::new(Source { stream, signal }),
+        body: Box::new(Source { stream, deadline }),
     }
 }
 
 struct Source {
     stream: Option<ByteStream>,
-    signal: AbortSignal,
+    deadline: Deadline,
 }
 
 impl ByteSource for Source {
@@ -86,8 +119,10 @@ impl ByteSource for Source {
             match stream.next().await {
                 Some(Ok(piece)) => Ok(Some(piece)),
                 Some(Err(error)) => {
-                    let failed =
-                        failed(error.to_string().chars().take(120).collect(), &self.signal);
+                    let failed = failed(
+                        error.to_string().chars().take(120).collect(),
+                        &self.deadline,
+                    );
                     self.stream = None;
                     Err(failed)
                 }
@@ -101,8 +136,8 @@ impl ByteSource for Source {
 }
 
 /// `fetch` does not say whether anything was sent, so a failure may have taken effect.
-fn failed(text: String, signal: &AbortSignal) -> HttpError {
-    if signal.aborted() {
+fn failed(text: String, deadline: &Deadline) -> HttpError {
+    if deadline.is_over() {
         HttpError::TimedOut
     } else {
         HttpError::Lost(text)

@@ -19,6 +19,7 @@ use super::runner::Remote;
 use crate::app::{App, Settings};
 use crate::config::{Config, RunnerMode, Sources};
 use crate::guard::Memory;
+use crate::idempotency::room::Room;
 use crate::ports::{Objects, Queues, Task};
 use crate::stats::Stats;
 
@@ -26,6 +27,7 @@ thread_local! {
     static ISOLATE: RefCell<Option<Known>> = const { RefCell::new(None) };
     static STATS: Rc<RefCell<Stats>> = Rc::default();
     static GUARD: Memory = Rc::default();
+    static ROOM: Room = Room::default();
 }
 
 /// Whether this isolate has found every store to be its environment's.
@@ -67,6 +69,7 @@ pub(super) fn app(env: &Env, wait_until: Rc<dyn Fn(Task<'static, ()>)>) -> App {
         runner: known.runner.then(runner),
         background: Rc::new(WaitUntil(wait_until)),
         stats: STATS.with(Rc::clone),
+        room: ROOM.with(Room::clone),
         settings: known.settings,
     }
 }

@@ -41,6 +41,8 @@ pub struct Assembled {
     pub parts: SortedSet<PartKind>,
     /// How many candidates there are.
     pub candidates: usize,
+    /// Which of them named a reason to end.
+    pub ended: SortedSet<usize>,
     /// Whether the last word on the first candidate was its reason to end.
     pub last_word: LastWord,
 }
@@ -103,6 +105,9 @@ impl Assembler {
         for (position, candidate) in candidates.into_iter().flatten().enumerate() {
             let index = index(candidate, position);
             answer.candidates = answer.candidates.max(index.saturating_add(1));
+            if reason(candidate).is_some() {
+                answer.ended.insert(index);
+            }
             if index == 0 {
                 answer.absorb_candidate(candidate);
             }
@@ -136,7 +141,7 @@ impl Assembled {
         if let Some(token) = text("continuationToken") {
             self.continuation_token = Some(token);
         }
-        let reason = text("finishReason").filter(|reason| reason != UNSPECIFIED);
+        let reason = reason(candidate);
         let went_on = has_parts && self.finish_reason.is_some();
         self.last_word = match (reason.is_some(), went_on, self.last_word) {
             (true, true, _) | (true, false, LastWord::EndedAgain) => LastWord::EndedAgain,
@@ -156,6 +161,12 @@ impl Assembled {
                 .push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
         }
     }
+}
+
+/// Why a candidate has ended, if it has.
+pub(crate) fn reason(candidate: &Value) -> Option<String> {
+    let said = candidate.get("finishReason").and_then(non_empty);
+    said.filter(|reason| reason != UNSPECIFIED)
 }
 
 /// Which candidate this is: Google's JSON leaves out a zero, and old servers every index.

@@ -91,11 +91,17 @@ impl Exchange {
         }
     }
 
+    /// How much of the body has come.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The body has ended, or broke off with `cut`: the answer, or why there is none.
     ///
     /// A stream that breaks off after its `finishReason` is a whole answer, since that is the last
     /// that Gemini sends; throwing it away would be to buy it again. Where the reason had come
-    /// before and was followed by more, it proves nothing, and the outcome is unknown.
+    /// before and was followed by more, or another candidate had not ended, it proves nothing, and
+    /// the outcome is unknown.
     pub fn end(self, cut: Option<&HttpError>, now: Timestamp) -> Result<Assembled, Failure> {
         if !self.is_success() {
             return Err(error::classify(
@@ -117,7 +123,7 @@ impl Exchange {
         let mut answer = self.assembler.finish();
         let ended_cleanly = cut.is_none() && matches!(end, End::Whole | End::Between);
         let whole = match answer.last_word {
-            LastWord::Ended => true,
+            LastWord::Ended => ended_cleanly || answer.ended.iter().len() >= answer.candidates,
             LastWord::EndedAgain => ended_cleanly,
             LastWord::Open if answer.candidates == 0 && answer.block_reason.is_some() => true,
             LastWord::Open => cut.is_none() && end == End::Whole && is_counted(&answer),
@@ -232,6 +238,23 @@ mod tests {
             Some(&lost()),
             "The connection to Gemini was lost before its answer was whole.",
         );
+    }
+
+    #[test]
+    fn a_stream_cut_before_every_candidate_ended_is_unknown() {
+        let second = |reason: &str| {
+            format!(
+                "data: {{\"candidates\":[{{\"index\":1,\"content\":{{\"parts\":[{{\"text\":\"b\"}}]}},\
+                 \"finishReason\":{reason}}}]}}\r\n\r\n"
+            )
+        };
+        check_unknown(
+            &[&second("null"), FIRST, LAST],
+            Some(&lost()),
+            "The connection to Gemini was lost before its answer was whole.",
+        );
+        let ended_both = [&second("\"STOP\""), FIRST, LAST];
+        assert_eq!(ended(&ended_both, Some(&lost())).unwrap().text, "Once");
     }
 
     #[test]

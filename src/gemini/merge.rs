@@ -44,10 +44,14 @@ fn merge_candidates(merged: &mut Map<String, Value>, value: &Value) {
     };
     for (position, new) in news.iter().enumerate() {
         let wanted = index(new, position);
-        let known = list
-            .iter()
-            .enumerate()
-            .position(|(at, old)| index(old, at) == wanted);
+        let is_it = |(at, old): (usize, &Value)| index(old, at) == wanted;
+        // Candidates mostly come in the same order; a search for each would be their square.
+        let in_place = list.get(position).is_some_and(|old| is_it((position, old)));
+        let known = if in_place {
+            Some(position)
+        } else {
+            list.iter().enumerate().position(is_it)
+        };
         match known
             .and_then(|at| list.get_mut(at))
             .and_then(Value::as_object_mut)

@@ -7,6 +7,7 @@ pub mod error;
 pub mod exchange;
 pub mod fitness;
 pub mod google;
+pub mod lenient;
 pub mod merge;
 pub mod price;
 pub mod price_list;

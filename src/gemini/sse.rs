@@ -15,6 +15,7 @@
 use serde_json::Value;
 
 use crate::gemini::google::GoogleError;
+use crate::gemini::lenient::parse;
 use crate::gemini::splitter::{List, Splitter};
 use crate::limits::GEMINI_ANSWER_MAX_BYTES;
 
@@ -243,7 +244,7 @@ impl Reader {
 
     fn event(&mut self, text: Vec<u8>) -> Result<Event, StreamFault> {
         let raw = String::from_utf8(text).map_err(|_| StreamFault::NotJson)?;
-        let value: Value = serde_json::from_str(&raw).map_err(|_| StreamFault::NotJson)?;
+        let value = parse(&raw).ok_or(StreamFault::NotJson)?;
         self.values = self.values.saturating_add(1);
         Ok(match GoogleError::read(&value) {
             Some(error) => Event::Error(error),

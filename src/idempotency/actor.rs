@@ -140,7 +140,7 @@ impl Actor {
         let over = self.record().await?.filter(|record| record.over);
         if let Some(record) = over {
             let settlement = end_of(app, &record.job).await;
-            self.live.end(&record.job.token, settlement);
+            self.live.recall(&record.job.token, settlement);
         }
         Ok(())
     }
@@ -187,7 +187,16 @@ impl Actor {
         self.memory.borrow_mut().running = Some(record.job.token.clone());
         let ended = self.run(app, &record).await;
         self.memory.borrow_mut().running = None;
-        let (settlement, kept) = ended?;
+        let (mut settlement, kept) = ended?;
+        if kept.is_ok() {
+            self.live.release();
+        }
+        if let Settlement::Generated { stored } = &mut settlement
+            && stored.object.is_some()
+        {
+            // Its mark points to the object.
+            stored.body = String::new();
+        }
         if let Settlement::Generated { stored } = &settlement {
             mark_result(app, stored).await;
             if !stored.destinations.is_empty() {

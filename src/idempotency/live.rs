@@ -4,7 +4,7 @@
 //! ```
 //! use futures_util::FutureExt as _;
 //! use oncepress::idempotency::live::{Feed, Live, Step};
-//! use oncepress::idempotency::output::Tap as _;
+//! use oncepress::idempotency::reading::Tap as _;
 //! let live = Live::default();
 //! live.push("data: {}\r\n\r\n");
 //! let mut follower = live.follow(0);
@@ -20,8 +20,9 @@ use std::task::{Context, Poll, Waker};
 use futures_util::future::{Either, poll_fn, select};
 
 use crate::app::RunnerError;
-use crate::idempotency::output::Tap;
+use crate::idempotency::reading::Tap;
 use crate::idempotency::record::{Settlement, Stored};
+use crate::limits::STREAM_KEPT_MAX_BYTES;
 use crate::ports::{Clock, Task};
 use crate::time::Span;
 
@@ -50,6 +51,9 @@ struct Memory {
     ended: Option<(String, Settlement)>,
     streamed: String,
     wakers: Vec<Waker>,
+    followers: usize,
+    /// Whether the end can be had from the database.
+    kept: bool,
 }
 
 impl std::fmt::Debug for Live {
@@ -77,7 +81,22 @@ impl Live {
             memory.streamed = String::new();
         }
         memory.ended = Some((token.to_owned(), settlement));
+        memory.kept = false;
         memory.wake_all();
+    }
+
+    /// The end can be had from the database. Where its output is large it is forgotten here, once
+    /// nobody follows any more: an actor lives on for minutes.
+    pub fn release(&self) {
+        let mut memory = self.0.borrow_mut();
+        memory.kept = true;
+        memory.slim();
+    }
+
+    /// The run ended before this incarnation, as the database has it; somebody is about to follow.
+    pub fn recall(&self, token: &str, settlement: Settlement) {
+        self.end(token, settlement);
+        self.0.borrow_mut().kept = true;
     }
 
     /// The token of the job that has ended.
@@ -88,26 +107,17 @@ impl Live {
 
     /// Waits at most so long for the end.
     pub async fn wait(&self, clock: &dyn Clock, wait: Span) -> Option<Settlement> {
-        if wait <= Span::default() {
-            let memory = self.0.borrow();
-            return memory.ended.as_ref().map(|(_, end)| end.clone());
-        }
-        let ended = poll_fn(|context| {
-            let mut memory = self.0.borrow_mut();
-            if let Some((_, settlement)) = &memory.ended {
-                return Poll::Ready(settlement.clone());
-            }
-            memory.wait(context);
-            Poll::Pending
-        });
-        match select(std::pin::pin!(ended), clock.sleep(wait)).await {
-            Either::Left((settlement, _)) => Some(settlement),
-            Either::Right(((), _)) => None,
-        }
+        let follower = self.follow(0);
+        let end = follower.end(clock, wait).await;
+        drop(follower);
+        end
     }
 
     /// Follows the run; the first `given` bytes of the stream are known already.
     pub fn follow(&self, given: usize) -> Follower {
+        let mut memory = self.0.borrow_mut();
+        memory.followers = memory.followers.saturating_add(1);
+        drop(memory);
         Follower {
             live: self.clone(),
             given,
@@ -120,6 +130,11 @@ impl Tap for Live {
         let mut memory = self.0.borrow_mut();
         memory.streamed.push_str(piece);
         memory.wake_all();
+    }
+
+    /// Who follows and has not got all of it yet gets the rest with the end.
+    fn taken(&self) -> Option<String> {
+        Some(std::mem::take(&mut self.0.borrow_mut().streamed))
     }
 }
 
@@ -136,6 +151,18 @@ impl Memory {
             waker.wake();
         }
     }
+
+    fn slim(&mut self) {
+        let large = |end: &Settlement| {
+            output(end).is_some_and(|stored| stored.body.len() > STREAM_KEPT_MAX_BYTES)
+        };
+        if self.kept
+            && self.followers == 0
+            && self.ended.as_ref().is_some_and(|(_, end)| large(end))
+        {
+            self.ended = None;
+        }
+    }
 }
 
 /// One that follows a [`Live`] run.
@@ -145,7 +172,34 @@ pub struct Follower {
     given: usize,
 }
 
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut memory = self.live.0.borrow_mut();
+        memory.followers = memory.followers.saturating_sub(1);
+        memory.slim();
+    }
+}
+
 impl Follower {
+    async fn end(&self, clock: &dyn Clock, wait: Span) -> Option<Settlement> {
+        if wait <= Span::default() {
+            let memory = self.live.0.borrow();
+            return memory.ended.as_ref().map(|(_, end)| end.clone());
+        }
+        let ended = poll_fn(|context| {
+            let mut memory = self.live.0.borrow_mut();
+            if let Some((_, settlement)) = &memory.ended {
+                return Poll::Ready(settlement.clone());
+            }
+            memory.wait(context);
+            Poll::Pending
+        });
+        match select(std::pin::pin!(ended), clock.sleep(wait)).await {
+            Either::Left((settlement, _)) => Some(settlement),
+            Either::Right(((), _)) => None,
+        }
+    }
+
     fn poll(&mut self, context: &Context<'_>) -> Poll<Step> {
         let mut memory = self.live.0.borrow_mut();
         let rest = memory.streamed.get(self.given..).unwrap_or_default();
@@ -153,8 +207,8 @@ impl Follower {
             self.given = memory.streamed.len();
             return Poll::Ready(Step::Piece(rest.to_owned()));
         }
-        if let Some((_, settlement)) = &memory.ended {
-            return Poll::Ready(Step::End(rest_of(settlement.clone(), self.given)));
+        if let Some((_, settlement)) = &mut memory.ended {
+            return Poll::Ready(Step::End(rest_of(settlement, self.given)));
         }
         memory.wait(context);
         Poll::Pending
@@ -173,8 +227,8 @@ pub struct Ended(Settlement);
 
 impl Ended {
     /// The end of a run of whose stream the first `given` bytes are known already.
-    pub fn new(settlement: Settlement, given: usize) -> Self {
-        Self(rest_of(settlement, given))
+    pub fn new(mut settlement: Settlement, given: usize) -> Self {
+        Self(rest_of(&mut settlement, given))
     }
 }
 
@@ -192,15 +246,23 @@ fn output(settlement: &Settlement) -> Option<&Stored> {
     }
 }
 
-/// A settlement whose output lacks the first `given` bytes, where it is a stream.
-fn rest_of(mut settlement: Settlement, given: usize) -> Settlement {
-    if let Settlement::Generated { stored } | Settlement::Held { stored, .. } = &mut settlement
-        && stored.is_stream()
-        && given > 0
-    {
-        stored.body.drain(..given.min(stored.body.len()));
+/// A settlement whose output lacks the first `given` bytes, where it is a stream. The output itself
+/// is not copied, only its rest.
+fn rest_of(settlement: &mut Settlement, given: usize) -> Settlement {
+    let (Settlement::Generated { stored } | Settlement::Held { stored, .. }) = settlement else {
+        return settlement.clone();
+    };
+    let body = std::mem::take(&mut stored.body);
+    let from = if stored.is_stream() { given } else { 0 };
+    let rest = body.get(from..).unwrap_or_default().to_owned();
+    let mut copy = settlement.clone();
+    if let Settlement::Generated { stored } | Settlement::Held { stored, .. } = settlement {
+        stored.body = body;
     }
-    settlement
+    if let Settlement::Generated { stored } | Settlement::Held { stored, .. } = &mut copy {
+        stored.body = rest;
+    }
+    copy
 }
 
 #[cfg(test)]
@@ -269,6 +331,40 @@ mod tests {
             next(&mut Ended::new(document.clone(), 5)),
             Some(Step::End(document))
         );
+    }
+
+    #[test]
+    fn what_the_run_took_back_comes_with_the_end() {
+        let live = Live::default();
+        let (mut early, mut late) = (live.follow(0), live.follow(0));
+        live.push(A);
+        assert_eq!(next(&mut early), Some(Step::Piece(A.to_owned())));
+        assert_eq!(live.taken().as_deref(), Some(A));
+        assert_eq!([next(&mut early), next(&mut late)], [None, None]);
+        live.end("tok_1", streamed(&format!("{A}{B}")));
+        assert_eq!(next(&mut early), Some(Step::End(streamed(B))));
+        let whole = Step::End(streamed(&format!("{A}{B}")));
+        assert_eq!(next(&mut late), Some(whole));
+    }
+
+    #[test]
+    fn a_large_end_that_the_database_has_is_forgotten_once_nobody_follows() {
+        let large = streamed(&"x".repeat(STREAM_KEPT_MAX_BYTES + 1));
+        let live = Live::default();
+        let mut follower = live.follow(0);
+        live.end("tok_1", large.clone());
+        drop(live.follow(0));
+        assert!(live.ended().is_some(), "the database may not have it");
+        live.release();
+        assert_eq!(next(&mut follower), Some(Step::End(large.clone())));
+        drop(follower);
+        assert_eq!(live.ended(), None);
+        live.recall("tok_1", large.clone());
+        assert_eq!(next(&mut live.follow(0)), Some(Step::End(large)));
+        assert_eq!(live.ended(), None);
+        live.end("tok_1", streamed(A));
+        live.release();
+        assert!(live.ended().is_some(), "a small one is kept");
     }
 
     #[test]

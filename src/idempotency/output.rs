@@ -10,9 +10,10 @@ use crate::gemini::exchange::Exchange;
 use crate::gemini::fitness::{Expectation, Fitness, Form, HeldReason, Hop, Purpose};
 use crate::gemini::request::upstream_request;
 use crate::gemini::usage::Usage;
+use crate::idempotency::reading::{Reading, Tap};
 use crate::idempotency::record::{EVENT_STREAM, Generation, Job, Stored, Surface, Tokens};
+use crate::idempotency::room::Place;
 use crate::json_form;
-use crate::ports::{HttpAnswer, HttpError};
 use crate::store::settle::Purchase;
 use crate::time::{Span, Timestamp};
 
@@ -25,21 +26,6 @@ pub struct Bought {
     pub stored: Box<Stored>,
 }
 
-/// Who follows a running stream. The chunk with the `finishReason`, and all after it, are not
-/// given here: they wait for the commit.
-pub trait Tap {
-    /// Takes the next piece of the answer.
-    fn push(&self, piece: &str);
-}
-
-/// Follows nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoTap;
-
-impl Tap for NoTap {
-    fn push(&self, _piece: &str) {}
-}
-
 /// Calls Gemini and puts its answer together.
 pub async fn buy(
     app: &App,
@@ -47,6 +33,7 @@ pub async fn buy(
     body: String,
     deadline: Span,
     tap: &dyn Tap,
+    place: &Place,
 ) -> Result<Bought, Failure> {
     let config = app.config();
     let key = config.gemini_api_key.expose();
@@ -57,79 +44,10 @@ pub async fn buy(
         .await
         .map_err(|error| transport(&error))?;
     let headers = tracing_headers(&answer.headers);
-    let mut reading = Reading::begin(job.surface, &answer);
-    let cut = reading.read(answer, tap).await;
-    let (assembled, text) = reading.end(cut.as_ref(), app.now())?;
+    let mut reading = Reading::begin(job.surface, &answer, tap);
+    let cut = reading.read(app, place, answer, tap).await;
+    let (assembled, text) = reading.end(cut.as_ref(), app.now(), tap)?;
     Ok(bought(app, job, &assembled, text, headers))
-}
-
-/// An answer that is arriving, and the form in which it is kept.
-struct Reading {
-    exchange: Exchange,
-    surface: Surface,
-    kept: Vec<u8>,
-    finishing: bool,
-}
-
-impl Reading {
-    fn begin(surface: Surface, answer: &HttpAnswer) -> Self {
-        Self {
-            exchange: Exchange::begin(answer.status, &answer.headers),
-            surface,
-            kept: Vec::new(),
-            finishing: false,
-        }
-    }
-
-    /// Reads to the end, or to where it broke off.
-    async fn read(&mut self, mut answer: HttpAnswer, tap: &dyn Tap) -> Option<HttpError> {
-        while self.exchange.wants_more() {
-            match answer.body.next().await {
-                Ok(Some(piece)) => self.take(&piece, tap),
-                Ok(None) => return None,
-                Err(error) => return Some(error),
-            }
-        }
-        None
-    }
-
-    fn take(&mut self, piece: &[u8], tap: &dyn Tap) {
-        let chunks = self.exchange.push(piece);
-        match self.surface {
-            Surface::Api => {}
-            Surface::Generate => self.kept.extend_from_slice(piece),
-            Surface::Stream => {
-                for chunk in chunks {
-                    let event = format!("data: {}\r\n\r\n", single_line(&chunk.raw));
-                    self.finishing |= names_end(&chunk.value);
-                    if !self.finishing {
-                        tap.push(&event);
-                    }
-                    self.kept.extend_from_slice(event.as_bytes());
-                }
-            }
-        }
-    }
-
-    fn end(self, cut: Option<&HttpError>, now: Timestamp) -> Result<(Assembled, String), Failure> {
-        let assembled = self.exchange.end(cut, now)?;
-        // The reader has found the body to be JSON, and JSON is UTF-8.
-        Ok((assembled, String::from_utf8_lossy(&self.kept).into_owned()))
-    }
-}
-
-/// JSON without line breaks between its tokens; inside strings they are escaped already.
-fn single_line(raw: &str) -> String {
-    raw.replace(['\r', '\n'], " ")
-}
-
-fn names_end(chunk: &Value) -> bool {
-    let candidates = chunk.get("candidates").and_then(Value::as_array);
-    candidates
-        .into_iter()
-        .flatten()
-        .any(|candidate| candidate.get("finishReason").is_some())
-        || chunk.pointer("/promptFeedback/blockReason").is_some()
 }
 
 fn bought(

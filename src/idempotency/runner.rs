@@ -9,7 +9,8 @@ use serde_json::json;
 use crate::app::App;
 use crate::gemini::error::{Class, Failure, FailureCode, transport};
 use crate::idempotency::body;
-use crate::idempotency::output::{Bought, Tap, buy, credits};
+use crate::idempotency::output::{Bought, buy, credits};
+use crate::idempotency::reading::Tap;
 use crate::idempotency::record::{Job, Settlement, Stored};
 use crate::idempotency::state::State;
 use crate::json_form;
@@ -30,8 +31,10 @@ pub async fn execute(app: &App, job: &Job, body: String, tap: &dyn Tap) -> Settl
         return settle_failure(app, job, &failure).await;
     };
     let claimed = body;
+    // Left only after the commit: till then the answer is held.
+    let place = app.room.enter();
     let bought = match body::load(app, claimed.clone()).await {
-        Ok(body) => buy(app, job, body, deadline, tap).await,
+        Ok(body) => buy(app, job, body, deadline, tap, &place).await,
         Err(failure) => Err(failure),
     };
     let settlement = match bought {

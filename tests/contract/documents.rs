@@ -102,6 +102,14 @@ fn every_default_is_told_with_its_value_and_a_reason() {
         ("Text in one row of D1", bytes(limits::D1_TEXT_MAX_BYTES)),
         ("Answer of Gemini", bytes(limits::GEMINI_ANSWER_MAX_BYTES)),
         (
+            "Running answers in one isolate",
+            bytes(limits::ANSWERS_HELD_MAX_BYTES),
+        ),
+        (
+            "Kept of an answer by a handler, or by an actor after its end",
+            bytes(limits::STREAM_KEPT_MAX_BYTES),
+        ),
+        (
             "Destinations of one generation",
             limits::DESTINATIONS_MAX.to_string(),
         ),

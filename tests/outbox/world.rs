@@ -117,6 +117,7 @@ impl World {
             runner: None,
             background: Rc::new(Nothing),
             stats: Rc::default(),
+            room: oncepress::idempotency::room::Room::default(),
         };
         Self {
             app,

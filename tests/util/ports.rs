@@ -47,6 +47,7 @@ pub fn app(world: &World, isolate: &Rc<Isolate>) -> App {
         runner: world.durable.then_some(runner),
         background: port,
         stats: Rc::default(),
+        room: oncepress::idempotency::room::Room::default(),
     }
 }
 

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::error::{Code, Problem};
+use crate::gemini::lenient::parse;
 use crate::gemini::merge::merge_chunks;
 use crate::gemini::request::Method;
 use crate::http::query;
@@ -79,9 +80,7 @@ fn documents(events: &str) -> impl Iterator<Item = &str> {
 
 /// The unary answer that a stream's chunks come to.
 fn merged(events: &str) -> String {
-    let chunks: Vec<Value> = documents(events)
-        .filter_map(|text| serde_json::from_str(text).ok())
-        .collect();
+    let chunks: Vec<Value> = documents(events).filter_map(parse).collect();
     merge_chunks(&chunks).to_string()
 }
 

@@ -16,7 +16,7 @@ use crate::idempotency::follow::Lasting;
 use crate::idempotency::gateway::{failure, followed, pending};
 use crate::idempotency::live::{Feed, Live, Step};
 use crate::idempotency::record::Settlement;
-use crate::limits::{FIRST_BYTE_PATIENCE, HEARTBEAT, OUTPUT_INLINE_MAX_BYTES};
+use crate::limits::{FIRST_BYTE_PATIENCE, HEARTBEAT, STREAM_KEPT_MAX_BYTES};
 use crate::ports::{ByteSource, HttpError, Task};
 use crate::time::Span;
 
@@ -149,7 +149,7 @@ impl Stream {
     }
 
     fn keep(&mut self, text: &str) {
-        let room = |kept: &String| kept.len().saturating_add(text.len()) <= OUTPUT_INLINE_MAX_BYTES;
+        let room = |kept: &String| kept.len().saturating_add(text.len()) <= STREAM_KEPT_MAX_BYTES;
         self.kept = self.kept.take().filter(room).map(|kept| kept + text);
     }
 

@@ -10,7 +10,7 @@ use crate::error::{Code, Problem};
 use crate::idempotency::body;
 use crate::idempotency::live::Live;
 use crate::idempotency::mark::Mark;
-use crate::idempotency::output::NoTap;
+use crate::idempotency::reading::NoTap;
 use crate::idempotency::record::{Job, Settlement, Surface};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::State;

@@ -88,13 +88,16 @@ for (const [path, form] of [
   });
 }
 
-test("truncated JSON is an unknown outcome", async () => {
-  const { tag, text } = prompt();
-  await stage.fakes.script("gemini", tag, "truncated-json");
-  const first = await ask(UNARY, text);
-  assert.equal(first.status, 503, first.body);
-  assert.equal((await ask(UNARY, text)).status, 503);
-  assert.equal((await stage.fakes.asked(tag)).length, 1);
+test("truncated JSON is an unknown outcome in every form", async () => {
+  for (const path of [UNARY, STREAM, STREAM.replace("?alt=sse", "")]) {
+    const { tag, text } = prompt();
+    await stage.fakes.script("gemini", tag, "truncated-json");
+    const first = await ask(path, text);
+    assert.ok(first.body.includes('"REQUEST_RECONCILIATION_PENDING"'), first.body);
+    assert.equal(first.status, path === UNARY ? 503 : 200);
+    assert.equal((await ask(path, text)).status, 503);
+    assert.equal((await stage.fakes.asked(tag)).length, 1);
+  }
 });
 
 test("a stream that ends without a finishReason is incomplete, not a success", async () => {

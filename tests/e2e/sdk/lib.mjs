@@ -25,12 +25,11 @@ export function prompt(words = "Write about 日本語 and 🎉.") {
 export const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 
 /** Every client by name; `unary` and `stream` give `{ text, chunks }`. */
-export function clients(stage) {
-  const { worker, client } = stage;
+export function clients({ worker, client }, url = worker.url) {
   return {
-    "@google/genai": genai(worker.url, client.key),
-    "Vercel AI SDK": vercel(worker.url, client.key),
-    curl: curl(worker.url, client.key),
+    "@google/genai": genai(url, client.key),
+    "Vercel AI SDK": vercel(url, client.key),
+    curl: curl(url, client.key),
   };
 }
 

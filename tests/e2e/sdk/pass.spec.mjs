@@ -29,6 +29,7 @@ class Recorder {
     for await (const piece of request) pieces.push(piece);
     const body = Buffer.concat(pieces);
     this.seen.push({ method: request.method, url: request.url, headers: request.headers, body });
+    if (body.includes('"stream":true')) return this.stream(response);
     const headers = { "content-type": "application/json", "set-cookie": "a=b", server: "x" };
     if (request.headers["x-goog-upload-command"] === "start") {
       headers["x-goog-upload-url"] = `${this.url}/upload/v1beta/files?upload_id=1`;
@@ -42,6 +43,14 @@ class Recorder {
     const file = { name: "files/1", uri: "u", mimeType: "text/plain", state: "ACTIVE" };
     const answers = { models: [{ name: `models/${MODEL}` }], totalTokens: 7, file };
     response.end(JSON.stringify(answers));
+  }
+
+  /** Ends a stream that it began only when told to. */
+  async stream(response) {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write("data: {}\n\n");
+    await new Promise((resolve) => (this.release = resolve));
+    response.end("data: [DONE]\n\n");
   }
 
   get last() {
@@ -111,6 +120,23 @@ describe("what generates unguarded", () => {
       assert.equal(gemini.seen.length, count);
     });
   }
+});
+
+test("a stream that passes through comes as it is made, its key as OpenAI's clients send it", async () => {
+  const { key } = stage.client;
+  const answer = await stage.worker.fetch("/v1beta/openai/chat/completions", {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: '{"stream":true}',
+  });
+  assert.equal(answer.headers.get("x-oncepress-warning"), "not-idempotent");
+  const pieces = answer.body.pipeThrough(new TextDecoderStream());
+  const reader = pieces.getReader();
+  assert.equal((await reader.read()).value, "data: {}\n\n", "before it has ended");
+  gemini.release();
+  assert.equal((await reader.read()).value, "data: [DONE]\n\n");
+  assert.equal(gemini.last.headers.authorization, undefined);
+  expectOurKeyAlone(gemini.last, key);
 });
 
 test("files, caches and batches are the default account's only", async () => {
