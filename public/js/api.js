@@ -6,7 +6,8 @@ import { session } from "./session.js";
 export class ApiError extends Error {
   /**
    * @param {string} code  the service's stable code, or `offline`, `timeout`, `bad_answer`
-   * @param {{status?: number, detail?: string, requestId?: string, retryAfterSeconds?: number}} more
+   * @param {{status?: number, detail?: string, requestId?: string, retryAfterSeconds?: number}}
+   *   more
    */
   constructor(code, more = {}) {
     super(more.detail || code);

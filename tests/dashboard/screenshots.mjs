@@ -6,12 +6,17 @@ import { launch, openPage, settled, signIn } from "./browser.mjs";
 import { ADMIN_TOKEN, API_KEY, startMock } from "./mock.mjs";
 
 const FOLDER = fileURLToPath(new URL("../../docs/screenshots/", import.meta.url));
-const sharp = await import("sharp").then((module) => module.default, () => null);
+const sharp = await import("sharp").then(
+  (module) => module.default,
+  () => null,
+);
 const only = process.argv[2] ?? "";
 
 async function save(page, name, full = true) {
   const shot = await page.screenshot({ fullPage: full, animations: "disabled" });
-  const small = sharp ? await sharp(shot).png({ palette: true, quality: 90, effort: 9 }).toBuffer() : shot;
+  const small = sharp
+    ? await sharp(shot).png({ palette: true, quality: 90, effort: 9 }).toBuffer()
+    : shot;
   await writeFile(`${FOLDER}${name}.png`, small);
   console.log(`${name}.png ${Math.round(small.length / 1024)} KiB`);
 }
@@ -19,14 +24,25 @@ async function save(page, name, full = true) {
 const looks = {
   light: { colorScheme: "light" },
   dark: { colorScheme: "dark" },
-  phone: { colorScheme: "light", viewport: { width: 390, height: 844 }, deviceScaleFactor: 1.5, hasTouch: true },
+  phone: {
+    colorScheme: "light",
+    viewport: { width: 390, height: 844 },
+    deviceScaleFactor: 1.5,
+    hasTouch: true,
+  },
 };
 
 await mkdir(FOLDER, { recursive: true });
 const chrome = await launch();
 const mock = await startMock({ hostile: false });
 const held = mock.state.generations.find((item) => item.state === "held").id;
-const pages = { overview: "overview", outbox: "outbox", generations: "generations", generation: `generations/${held}`, usage: "usage" };
+const pages = {
+  overview: "overview",
+  outbox: "outbox",
+  generations: "generations",
+  generation: `generations/${held}`,
+  usage: "usage",
+};
 for (const [look, options] of Object.entries(looks)) {
   const { page, context } = await openPage(chrome.browser, options);
   await page.goto(mock.url);
@@ -37,6 +53,7 @@ for (const [look, options] of Object.entries(looks)) {
     await page.goto(`${mock.url}/#/${route}`);
     await settled(page);
     if (name === "outbox") await page.getByText("10 attempts").click();
+    await page.evaluate(() => scrollTo(0, 0));
     await save(page, `${name}-${look}`, name !== "outbox" && name !== "generations");
   }
   if (!only || "resolve".includes(only)) {
