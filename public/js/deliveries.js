@@ -22,7 +22,7 @@ export function deliveriesTable(items, options) {
   return h(
     "table",
     { class: "rows deliveries", role: "table" },
-    h("caption", { class: "unseen", tabindex: -1 }, options.caption),
+    h("caption", { class: "unseen" }, options.caption),
     h(
       "thead",
       { role: "rowgroup" },
@@ -216,12 +216,22 @@ function attemptList(attempts) {
           { class: "quiet" },
           typeof attempt.latencyMs === "number" ? latency(attempt.latencyMs) : "",
         ),
-        h("span", { class: "excerpt" }, faultText(attempt.error) || attempt.excerpt || ""),
+        h("span", { class: "excerpt" }, whatCame(attempt)),
       ),
     ),
     attempts.length > shown.length &&
       h("li", { class: "quiet" }, t("attempts.more", { n: count(attempts.length - shown.length) })),
   );
+}
+
+/**
+ * Why an attempt failed, and the destination's own words.
+ * @param {any} attempt
+ */
+function whatCame(attempt) {
+  const why = faultText(attempt.error);
+  const words = attempt.excerpt ?? "";
+  return why && words ? [why, h("q", {}, words)] : why || words;
 }
 
 /** Ten attempts are usual; requeued again and again, a delivery may have more than a page holds. */

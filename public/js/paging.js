@@ -10,7 +10,7 @@ import { failure, loading } from "./parts.js";
 /** @typedef {import("./dom.js").Child} Child */
 
 /**
- * @param {Element} place
+ * @param {HTMLElement} place  takes the focus when the page is turned
  * @param {object} options
  * @param {(cursor: string) => Promise<{items: any[], nextCursor: string | null}>} options.load
  * @param {(items: any[]) => Child} options.show
@@ -44,9 +44,7 @@ export function pages(place, options) {
         items.length ? [options.show(items), footer(index, items.length)] : options.nothing(),
       );
       if (moved) {
-        /** @type {HTMLElement | null} */ (place.querySelector("caption"))?.focus({
-          preventScroll: true,
-        });
+        place.focus({ preventScroll: true });
         place.scrollIntoView({ block: "start" });
       }
     } catch (error) {

@@ -7,6 +7,15 @@ import { session } from "../session.js";
 import { faultText } from "../states.js";
 
 /**
+ * The health report, for an administrator: of a Worker that is not well, too.
+ * @param {AbortSignal} signal
+ */
+export async function healthOf(signal) {
+  if (session()?.kind !== "admin") return null;
+  return read("/admin/health", {}, signal).catch(() => null);
+}
+
+/**
  * Everything the page needs. Usage must be there; any other part that fails leaves its place
  * empty.
  * @param {AbortSignal} signal
@@ -24,20 +33,18 @@ export async function gather(signal) {
   const account = lone ? await may("/api/v1/account") : null;
   useZone(account?.timezone);
   const from = dayOf(new Date(Date.now() - (DAYS - 1) * 86_400_000));
-  const [usage, dead, outcome, pending, published, held, unknown, digest, health] =
-    await Promise.all([
-      read("/api/v1/usage", { from, group_by: "day,site" }, signal),
-      may("/api/v1/outbox", { status: "dead" }),
-      may("/api/v1/outbox", { status: "outcome_unknown" }),
-      may("/api/v1/outbox", { status: "pending" }),
-      may("/api/v1/outbox", { status: "published" }),
-      may("/api/v1/generations", { state: "held" }),
-      may("/api/v1/generations", { state: "unknown" }),
-      may("/api/v1/digest"),
-      admin ? may("/admin/health") : null,
-    ]);
+  const [usage, dead, outcome, pending, held, unknown, digest, health] = await Promise.all([
+    read("/api/v1/usage", { from, group_by: "day,site" }, signal),
+    may("/api/v1/outbox", { status: "dead" }),
+    may("/api/v1/outbox", { status: "outcome_unknown" }),
+    may("/api/v1/outbox", { status: "pending" }),
+    may("/api/v1/generations", { state: "held" }),
+    may("/api/v1/generations", { state: "unknown" }),
+    may("/api/v1/digest"),
+    healthOf(signal),
+  ]);
   useCurrency(usage.currency);
-  return { account, usage, dead, outcome, pending, published, held, unknown, digest, health };
+  return { account, usage, dead, outcome, pending, held, unknown, digest, health };
 }
 
 /** @typedef {Awaited<ReturnType<typeof gather>>} Facts */
@@ -63,25 +70,18 @@ export function tally(facts) {
     unknown: of(risk.unknown, facts.unknown),
     dead: of(risk.dead, facts.dead),
     outcome: of(risk.outcomeUnknown, facts.outcome),
-    today: publishedToday(facts),
+    today: published(facts),
   };
 }
 
-/** @param {Facts} facts */
-function publishedToday(facts) {
-  const given = facts.usage.publishedToday;
-  if (typeof given === "number") return { n: given, words: count(given) };
-  const items = facts.published?.items ?? [];
+/**
+ * What was published of today's generations.
+ * @param {Facts} facts
+ */
+function published(facts) {
   const today = dayOf(new Date());
-  const n = items.filter(
-    (/** @type {any} */ item) => item.publishedAt && dayOf(new Date(item.publishedAt)) === today,
-  ).length;
-  return {
-    n,
-    words: facts.published
-      ? count(n) + (n === items.length && facts.published.nextCursor ? "+" : "")
-      : "–",
-  };
+  const n = sum(facts.usage.items, "published", (item) => item.day === today);
+  return { n, words: count(n) };
 }
 
 /**

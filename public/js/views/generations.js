@@ -27,7 +27,7 @@ export function generations(page) {
       placeholder: t("filter.any"),
     }),
   );
-  const place = h("section", { "aria-label": t("nav.generations") });
+  const place = h("section", { "aria-label": t("nav.generations"), tabindex: -1 });
 
   put(
     page.root,
@@ -100,7 +100,7 @@ function table(items) {
   return h(
     "table",
     { class: "rows generations", role: "table" },
-    h("caption", { class: "unseen", tabindex: -1 }, t("nav.generations")),
+    h("caption", { class: "unseen" }, t("nav.generations")),
     h(
       "thead",
       { role: "rowgroup" },

@@ -14,7 +14,7 @@ import { mark, meaning, name } from "../states.js";
 export function outbox(page) {
   const status = page.parameters.get("status") ?? "";
   const publisher = page.parameters.get("publisher") ?? "";
-  const place = h("section", { "aria-label": t("nav.outbox") });
+  const place = h("section", { "aria-label": t("nav.outbox"), tabindex: -1 });
   const field = h("input", {
     id: "publisher",
     type: "search",

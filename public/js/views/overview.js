@@ -21,7 +21,7 @@ import {
 } from "../parts.js";
 import { mark, name } from "../states.js";
 import { sideParts } from "./side.js";
-import { byDay, gather, stuckGroups, sum, tally } from "./facts.js";
+import { byDay, gather, healthOf, stuckGroups, sum, tally } from "./facts.js";
 
 /** @typedef {import("../main.js").Page} Page */
 /** @typedef {import("./facts.js").Facts} Facts */
@@ -66,8 +66,11 @@ export async function overview(page) {
       if (error instanceof ApiError && error.code === "offline" && body.querySelector(".figures")) {
         put(stamp, t("overview.offline"));
       } else {
+        // What is wrong with the configuration is often why nothing else can be read.
+        const health = await healthOf(page.signal);
+        if (page.signal.aborted) return;
         put(/** @type {Element} */ (title.querySelector("h1")), t("nav.overview"));
-        put(body, failure(error, refresh));
+        put(body, healthNote(health), failure(error, refresh));
       }
     } finally {
       body.removeAttribute("aria-busy");
@@ -332,7 +335,10 @@ function stuckGroup(group, refresh) {
 
 /** @param {any} health */
 function healthNote(health) {
-  const faults = health?.faults ?? [];
+  const faults = [...(health?.faults ?? [])];
+  if (health?.environmentFault) {
+    faults.push({ name: "ENVIRONMENT", problem: health.environmentFault });
+  }
   if (!faults.length) return null;
   return h(
     "div",
@@ -355,5 +361,5 @@ function healthNote(health) {
 }
 
 const GROUPS_SHOWN = 12;
-/** Nine reads each time: at this pace an open page takes 6 % of a free plan's daily requests. */
+/** Eight or nine reads each time: at this pace an open page takes 6 % of a free plan's daily requests. */
 const REFRESH_MS = 120_000;
