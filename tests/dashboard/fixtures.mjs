@@ -335,7 +335,7 @@ function addTroubles(state, withHostile) {
   );
 }
 
-const ARTICLE = `Why old beams stay straight
+export const ARTICLE = `Why old beams stay straight
 
 The farmhouse at the end of the lane was raised in 1871, and its main beam has not moved by the width of a thumbnail since. Carpenters will tell you that the secret is the tree. It is also the patience.
 
