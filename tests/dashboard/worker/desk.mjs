@@ -77,7 +77,6 @@ class Desk {
   /** The month before, as the counters would have it. */
   async liveAMonth() {
     const { usage } = build({ scenario: "ordinary", zone: "UTC" });
-    const today = new Date().toISOString().slice(0, 10);
     await this.worker.sql(
       `INSERT INTO usage_days (account, day, site, pipeline, model, generations, prompt_tokens,
          cached_tokens, output_tokens, thought_tokens, cost_nano, published, replays, saved_nano)
@@ -86,7 +85,7 @@ class Desk {
          value ->> 'outputTokens', value ->> 'thoughtTokens', (value ->> 'costMicroUsd') * 1000,
          value ->> 'generations', value ->> 'replays', (value ->> 'savedMicroUsd') * 1000
        FROM json_each(?1)`,
-      JSON.stringify(usage.filter(({ day }) => day !== today)),
+      JSON.stringify(usage.filter(({ day }) => day !== today())),
     );
   }
 
@@ -112,8 +111,9 @@ class Desk {
       return (await this.client.call("GET", "/api/v1/digest")).status === 200;
     });
     await waitFor("replays and publications to be counted", async () => {
-      const today = (await this.usage("group_by=day")).items.at(-1);
-      return today.replays === 3 && today.published === 5;
+      const { items } = await this.usage("group_by=day");
+      const found = items.find(({ day }) => day === today());
+      return found?.replays === 3 && found.published === 5;
     });
   }
 
@@ -136,6 +136,7 @@ class Desk {
   }
 }
 
+const today = () => new Date().toISOString().slice(0, 10);
 const DAILY = ["kominka-journal", "daily"];
 const TRANSLATIONS = ["kominka-journal", "translations"];
 const FEATURES = ["harbor-weekly", "features"];

@@ -8,7 +8,7 @@ import { after, afterEach, before, test } from "node:test";
 
 import { contrasts, launch, openPage, overflow, settled, signIn } from "../browser.mjs";
 import { HOSTILE } from "../fixtures.mjs";
-import { ADMIN_TOKEN } from "../../e2e/lib/worker.mjs";
+import { ADMIN_TOKEN, Worker } from "../../e2e/lib/worker.mjs";
 import { waitFor } from "../../e2e/lib/wait.mjs";
 import { axeFaults, leaks, tabTo, watch } from "./checks.mjs";
 import { openDesk } from "./desk.mjs";
@@ -130,6 +130,23 @@ async function inspect(name, look, whole) {
   assert.equal(await overflow(page), 0, `${name} scrolls sideways`);
   assert.deepEqual(await axeFaults(page), [], `${name}: axe`);
 }
+
+test("a Japanese reader sees the same in Japanese, and in the configured currency", async () => {
+  const vars = { ...desk.worker.vars, CURRENCY: "JPY", CURRENCY_PER_USD: "150" };
+  const yen = await Worker.start("desk-yen", { vars, share: desk.worker });
+  try {
+    ({ page, context, faults } = await openPage(chrome.browser, { locale: "ja-JP" }));
+    asked = watch(page);
+    await signIn(page, yen.url, desk.client.key);
+    await settled(page);
+    assert.equal(await page.evaluate(() => document.documentElement.lang), "ja");
+    assert.match(await page.locator("h1").textContent(), /^7 件が止まっています（.\d+ 相当）。$/);
+    await picture(page, "overview-japanese");
+    assert.deepEqual(await axeFaults(page), []);
+  } finally {
+    await yen.stop();
+  }
+});
 
 test("with the keyboard alone: a dead delivery is requeued after the repair, and published", async () => {
   const { worker, fakes } = desk;

@@ -127,7 +127,6 @@ test("amounts are shown in the configured currency, to a Japanese reader in Japa
   assert.equal(await page.evaluate(() => document.documentElement.lang), "ja");
   const yen = new Intl.NumberFormat("ja-JP").format(Math.round(28 * 0.231 * 150.5));
   assert.match(await page.locator(".figures").textContent(), new RegExp(`[¥￥]${yen}`));
-  await picture(page, "overview-japanese");
   await page.getByRole("button", { name: "English" }).click();
   await page.getByRole("link", { name: "Outbox" }).waitFor();
 });
@@ -135,7 +134,11 @@ test("amounts are shown in the configured currency, to a Japanese reader in Japa
 test("stores that do not answer: the page says so, and loads when they are back", async () => {
   const { worker } = stage;
   await open("#/usage");
-  await worker.rules({ binding: "DB", match: "usage_days", error: "D1_ERROR: no such luck" });
+  await worker.rules({
+    binding: "DB",
+    match: "usage_days",
+    error: "D1_ERROR: Network connection lost.",
+  });
   await page.goto(`${worker.url}/#/overview`);
   const alert = page.getByRole("alert").filter({ hasText: "could not be loaded" });
   await alert.waitFor();
