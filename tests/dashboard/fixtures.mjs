@@ -36,7 +36,7 @@ const TOPICS = [
 ];
 
 /** A zone where it is working hours now, so that "today" has something in it. */
-function daytimeZone() {
+export function daytimeZone() {
   const hour = (/** @type {string} */ zone) =>
     Number(new Intl.DateTimeFormat("en-GB", { timeZone: zone, hour: "2-digit" }).format());
   return (

@@ -6,10 +6,12 @@
 import { admin } from "../../e2e/lib/client.mjs";
 import { setStage, uniqueTag } from "../../e2e/lib/stage.mjs";
 import { waitFor } from "../../e2e/lib/wait.mjs";
-import { ARTICLE, build, HOSTILE } from "../fixtures.mjs";
+import { ARTICLE, build, daytimeZone } from "../fixtures.mjs";
 
 const MINUTE = 60_000;
-const ACCOUNT = { dailyCredits: 20_000_000, timezone: "UTC" };
+/** Where it is day, so that a morning is not cut by midnight. */
+const ZONE = daytimeZone();
+const ACCOUNT = { dailyCredits: 20_000_000, timezone: ZONE };
 const REFUSAL = `{"code":"rest_cannot_create","message":"Not allowed to create posts."}`;
 /** What a long article uses, and with it what it costs. */
 const TOKENS =
@@ -76,7 +78,7 @@ class Desk {
 
   /** The month before, as the counters would have it. */
   async liveAMonth() {
-    const { usage } = build({ scenario: "ordinary", zone: "UTC" });
+    const { usage } = build({ scenario: "ordinary", zone: ZONE });
     await this.worker.sql(
       `INSERT INTO usage_days (account, day, site, pipeline, model, generations, prompt_tokens,
          cached_tokens, output_tokens, thought_tokens, cost_nano, published, replays, saved_nano)
@@ -118,7 +120,7 @@ class Desk {
   }
 
   async usage(query = "group_by=day,site") {
-    const from = new Date(Date.now() - 29 * 86_400_000).toISOString().slice(0, 10);
+    const from = dayOf(Date.now() - 29 * 86_400_000);
     return (await this.client.call("GET", `/api/v1/usage?from=${from}&${query}`)).json;
   }
 
@@ -136,7 +138,8 @@ class Desk {
   }
 }
 
-const today = () => new Date().toISOString().slice(0, 10);
+const dayOf = (at) => new Intl.DateTimeFormat("sv-SE", { timeZone: ZONE }).format(at);
+const today = () => dayOf(Date.now());
 const DAILY = ["kominka-journal", "daily"];
 const TRANSLATIONS = ["kominka-journal", "translations"];
 const FEATURES = ["harbor-weekly", "features"];
@@ -175,7 +178,7 @@ const MORNING = [
       fault: { "status": 429, "per-day": true },
     },
   ],
-  [58, "hostile", { ...plainly(HOSTILE, TRAILS), text: `${HOSTILE}\n${ARTICLE}` }],
+  [58, "maps", plainly("The salt road in eleven maps", TRAILS)],
   [
     42,
     "shrines",

@@ -331,7 +331,7 @@ test("the outbox and the generations are filtered by what the service knows", as
 });
 
 test("text from outside is text: topic, output, and a destination's answer", async () => {
-  const { fakes, rows, client } = desk;
+  const { fakes, client } = desk;
   await fakes.script("webhook", "/webhook/kominka", { status: 400, body: HOSTILE });
   const { id } = await desk.write("excerpt", {
     topic: HOSTILE,
@@ -348,8 +348,6 @@ test("text from outside is text: topic, output, and a destination's answer", asy
   assert.equal(await page.locator("pre.output").textContent(), output.text);
   await page.locator('[data-act="attempts"]').click();
   assert.ok((await page.locator(".excerpt").textContent()).includes("<script>"));
-  await goTo(`generations/${rows.hostile.id}`);
-  assert.ok((await page.locator("pre.output").textContent()).startsWith(HOSTILE));
   assert.equal(await page.locator("main img, main script").count(), 0);
   assert.equal(await page.evaluate(() => window.__pwned), undefined);
 });
