@@ -134,7 +134,7 @@ function output(found) {
   const short = [...text.slice(0, PREVIEW * 2)].slice(0, PREVIEW).join("");
   const pre = h(
     "pre",
-    { class: "output", tabindex: 0, role: "region", "aria-label": t("generation.output") },
+    { class: "output", tabindex: 0, role: "group", "aria-labelledby": "output" },
     short.length < text.length ? `${short}…` : text,
   );
   const copied = () =>

@@ -184,7 +184,7 @@ const MORNING = [
     "shrines",
     {
       ...plainly("Twelve shrines along the old salt road", TRAILS),
-      faults: "[[fault:max-tokens]]",
+      fault: { "max-tokens": true },
     },
   ],
   [
