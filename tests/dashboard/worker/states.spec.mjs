@@ -15,6 +15,8 @@ import { picture } from "./pictures.mjs";
 
 const ROWS = 10_000;
 const MINUTE = 60_000;
+/** 32 digits of a row's own, in SQL. */
+const HEX = "printf('%08x%024x', i * 2654435761 % 4294967291, i)";
 /** Every publisher of this one is named wrongly, and a time does not exist. */
 const WRONG = { DIGEST_TIME: "25:99", PUBLISHERS: { archive: { kind: "ftp" } } };
 
@@ -56,7 +58,7 @@ async function seed() {
     `INSERT INTO generations (id, account, site, pipeline, topic, surface, key, claim_key,
        operation, fingerprint, leaves, state, token, lease_until, anchor_at, expires_at, request_id,
        model, upstream, created_at, completed_at, updated_at, credit_day, cost_nano, purge_at)
-     ${numbers} SELECT printf('gen_%032x', i), 'acme', 'blog', 'daily', 'Note ' || i, 'api',
+     ${numbers} SELECT 'gen_' || ${HEX}, 'acme', 'blog', 'daily', 'Note ' || i, 'api',
        'k' || i, 'c' || i, 0, 'f', '[]', 'generated', 't', 0, 0, 0, printf('req_%032x', i),
        'gemini-3.8-flash', 'u', ?2 - i * 60000, ?2 - i * 60000, ?2, '2026-11-01', 231000000, ?3
      FROM c`,
@@ -64,14 +66,16 @@ async function seed() {
     worker.now - MINUTE,
     worker.now + 30 * 86_400_000,
   );
+  const tried = [{ at: new Date(worker.now).toISOString(), outcome: "published", latencyMs: 9 }];
   await worker.sql(
     `INSERT INTO deliveries (id, generation_id, account, site, pipeline, publisher, target, status,
-       next_attempt_at, attempts, created_at, due_since, published_at, final_at)
-     ${numbers} SELECT printf('dlv_%032x', i), printf('gen_%032x', i), 'acme', 'blog', 'daily',
-       'files', 'note-' || i || '.md', 'published', 0, 1, ?2 - i * 60000, 0, ?2 - i * 60000, ?2
+       next_attempt_at, attempts, attempt_log, created_at, due_since, published_at, final_at)
+     ${numbers} SELECT 'dlv_' || ${HEX}, 'gen_' || ${HEX}, 'acme', 'blog', 'daily',
+       'files', 'note-' || i || '.md', 'published', 0, 1, ?3, ?2 - i * 60000, 0, ?2 - i * 60000, ?2
      FROM c`,
     ROWS,
     worker.now - MINUTE,
+    JSON.stringify(tried),
   );
   await worker.sql(
     `INSERT INTO usage_days (account, day, site, pipeline, model, generations, cost_nano, published,
