@@ -14,7 +14,7 @@ export const ACCOUNTS = ["acme", "globex"];
 
 /**
  * Starts everything. `vars`, `secrets` and `bindings` go to the Worker, over those of wrangler.toml;
- * `publishers` and `secrets` may be made from the fakes, whose address nobody knows before.
+ * `publishers` makes other destinations from the fakes' address, and so may `secrets`.
  */
 export async function setStage(name, options = {}) {
   const stage = new Stage();
@@ -48,7 +48,7 @@ export function varsFor(fakes) {
 }
 
 class Stage {
-  async open(name, { vars = {}, publishers, secrets, withoutClient, ...options }) {
+  async open(name, { vars = {}, publishers, secrets = {}, withoutClient, ...options }) {
     this.fakes = await Fakes.start(name);
     await this.fakes.control("POST", "config", { webhook: { signed: { secrets: [HOOK_SECRET] } } });
     const all = { ...varsFor(this.fakes), ...vars };
