@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The main job on this machine, with nothing but this folder: sets everything up, starts the Worker
 # and a fake Gemini, submits a real long request, shows answer, replay, drain and published file,
-# and leaves the Worker running until Ctrl-C.
+# and leaves the Worker running until Ctrl-C, with its cron trigger fired each minute. Beside the fake
+# Gemini there are a fake CMS (the publisher `blog`) and a fake Slack, which can be told to fail.
 #   --once   ends after the tour (for CI)
 # With a real GEMINI_API_KEY in .dev.vars it asks Gemini itself, which costs about 0.03 USD; its
 # outputs are then kept from one run to the next, and so is what was paid for.
@@ -48,7 +49,12 @@ if [ -z "$gemini_key" ] || [ "$gemini_key" = fake ]; then
   for _ in $(seq 100); do grep -q '"ready"' "$state/fakes.log" && break || sleep 0.1; done
   FAKES_URL=http://127.0.0.1:$(node -p 'JSON.parse(require("fs").readFileSync(process.argv[1], "utf8").split("\n")[0]).port' "$state/fakes.log")
   export FAKES_URL
-  vars+=(--var "GEMINI_BASE_URL:$FAKES_URL")
+  vars+=(
+    --var "GEMINI_BASE_URL:$FAKES_URL"
+    --var "SLACK_WEBHOOK_URL:$FAKES_URL/slack/services/demo"
+    --var "DEMO_HOOK_SECRET:whsec_$(node -p 'crypto.randomBytes(24).toString("base64")')"
+    --var "PUBLISHERS:{\"archive\":{\"kind\":\"r2\",\"prefix\":\"articles/\"},\"blog\":{\"kind\":\"webhook\",\"url\":\"$FAKES_URL/webhook/blog\",\"secrets\":[\"DEMO_HOOK_SECRET\"]}}"
+  )
 else
   state=.state/demo-paid
 fi
@@ -67,5 +73,10 @@ export ADMIN_TOKEN STATE_DIR=$state WORKER_URL=http://localhost:$port
 node scripts/lib/tour.mjs || { printf '\nThe Worker said:\n'; tail -40 "$state/worker.log"; exit 1; }
 
 [ "$once" = yes ] && exit 0
+# Nothing fires cron triggers on this machine.
+while sleep 60; do
+  curl -s -o /dev/null "$WORKER_URL/cdn-cgi/handler/scheduled?cron=*+*+*+*+*" || true
+done &
+pids+=($!)
 printf '\nThe Worker keeps running (its log: %s/worker.log). Ctrl-C ends it.\n' "$state"
 wait "${pids[@]}"

@@ -45,20 +45,35 @@ wasm32() {
 }
 
 # In a real browser where there is one; its driver comes from npm.
+has_browser() {
+  [ -x "${CHROMIUM:-/usr/bin/chromium}" ] || return 1
+  [ -d tests/dashboard/node_modules/axe-core ] || npm --prefix tests/dashboard ci --no-fund
+}
+
+# On a double of the service, whose figures and faults the tests decide.
 dashboard() {
-  if [ ! -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+  if ! has_browser; then
     echo "No Chromium at ${CHROMIUM:-/usr/bin/chromium} (set CHROMIUM): only the texts are tested."
     node --test tests/dashboard/strings.test.mjs
     return
   fi
-  [ -d tests/dashboard/node_modules/playwright-core ] || npm --prefix tests/dashboard ci --no-fund
-  npm --prefix tests/dashboard test
+  npm --prefix tests/dashboard run check && npm --prefix tests/dashboard test
+}
+
+# On the built Worker, as a person uses it.
+desk() {
+  if ! has_browser; then
+    echo "No Chromium: the dashboard is not tried on the Worker."
+    return
+  fi
+  bash scripts/e2e.sh tests/dashboard/worker/*.spec.mjs
 }
 
 stage native native
 stage doctests cargo test --locked --doc
 stage wasm32 wasm32
 stage dashboard dashboard
+stage desk desk
 stage e2e bash scripts/e2e.sh
 stage sdk bash scripts/sdk.sh
 

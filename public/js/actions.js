@@ -83,22 +83,32 @@ export async function cancel(delivery) {
  */
 export async function resolve(generation, action) {
   /** @type {Cost} */
-  const cost = action === "regenerate" ? await regeneratePrice(generation) : {
-    label: t("price.gemini"),
-    value: money(0),
-    note: generation.cost?.microUsd ? t("price.paid", { money: price(generation.cost.microUsd) }) : t("price.none"),
-  };
+  const cost =
+    action === "regenerate"
+      ? await regeneratePrice(generation)
+      : {
+          label: t("price.gemini"),
+          value: money(0),
+          note: generation.cost?.microUsd
+            ? t("price.paid", { money: price(generation.cost.microUsd) })
+            : t("price.none"),
+        };
   let answer = null;
   await ask({
     title: t(`resolve.${action}.title`),
     lines: [t(`resolve.${action}.${generation.state}`)],
     price: cost,
-    confirm: cost.about ? t("resolve.regenerate.confirmAbout", { money: cost.about }) : t(`resolve.${action}.confirm`),
+    confirm: cost.about
+      ? t("resolve.regenerate.confirmAbout", { money: cost.about })
+      : t(`resolve.${action}.confirm`),
     danger: action !== "publish",
     reason: true,
     act: async (reason) => {
-      answer = (await change(`/api/v1/generations/${encodeURIComponent(generation.id)}/resolve`,
-        { action, reason })) ?? {};
+      answer =
+        (await change(`/api/v1/generations/${encodeURIComponent(generation.id)}/resolve`, {
+          action,
+          reason,
+        })) ?? {};
       say(t(`resolve.${action}.done`));
     },
   });
@@ -117,19 +127,34 @@ async function regeneratePrice(generation) {
   if (typeof paid === "number" && paid > 0) {
     const usage = generation.usage ?? {};
     const about = price(paid);
-    return { label, about, value: t("price.about", { money: about }), note: t("price.usage", {
-      prompt: count(usage.promptTokens ?? 0),
-      output: count((usage.outputTokens ?? 0) + (usage.thoughtTokens ?? 0)),
-      model: generation.model ?? "",
-    }) };
+    return {
+      label,
+      about,
+      value: t("price.about", { money: about }),
+      note: t("price.usage", {
+        prompt: count(usage.promptTokens ?? 0),
+        output: count((usage.outputTokens ?? 0) + (usage.thoughtTokens ?? 0)),
+        model: generation.model ?? "",
+      }),
+    };
   }
   try {
-    const usage = await read("/api/v1/usage", { group_by: "site,pipeline", account: generation.account });
-    const row = usage.items?.find((/** @type {any} */ item) =>
-      item.site === generation.site && item.pipeline === generation.pipeline);
+    const usage = await read("/api/v1/usage", {
+      group_by: "site,pipeline",
+      account: generation.account,
+    });
+    const row = usage.items?.find(
+      (/** @type {any} */ item) =>
+        item.site === generation.site && item.pipeline === generation.pipeline,
+    );
     if (row?.generations > 0) {
       const about = price(row.costMicroUsd / row.generations);
-      return { label, about, value: t("price.about", { money: about }), note: t("price.average", { n: row.generations }) };
+      return {
+        label,
+        about,
+        value: t("price.about", { money: about }),
+        note: t("price.average", { n: row.generations }),
+      };
     }
   } catch {
     // The question is asked all the same, and says that the price isn't known.
@@ -138,7 +163,8 @@ async function regeneratePrice(generation) {
 }
 
 /**
- * Follows a delivery until it is no longer owed, or for a minute and a half: the drain runs every minute.
+ * Follows a delivery until it is no longer owed, or for a minute and a half: a drain runs every
+ * minute.
  * @param {any} delivery
  * @param {(fresh: any) => void} seen
  * @param {AbortSignal} signal
@@ -149,7 +175,11 @@ export async function follow(delivery, seen, signal) {
     await pause(attempt < 6 ? 1_500 : 5_000);
     if (signal.aborted) return;
     try {
-      const generation = await read(`/api/v1/generations/${encodeURIComponent(delivery.generationId)}`, {}, signal);
+      const generation = await read(
+        `/api/v1/generations/${encodeURIComponent(delivery.generationId)}`,
+        {},
+        signal,
+      );
       const fresh = generation.deliveries?.find((/** @type {any} */ one) => one.id === delivery.id);
       if (!fresh) return;
       seen({ ...delivery, ...fresh });

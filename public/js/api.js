@@ -6,7 +6,8 @@ import { session } from "./session.js";
 export class ApiError extends Error {
   /**
    * @param {string} code  the service's stable code, or `offline`, `timeout`, `bad_answer`
-   * @param {{status?: number, detail?: string, requestId?: string, retryAfterSeconds?: number}} more
+   * @param {{status?: number, detail?: string, requestId?: string, retryAfterSeconds?: number}}
+   *   more
    */
   constructor(code, more = {}) {
     super(more.detail || code);
@@ -104,7 +105,8 @@ function settle(response, text) {
   } catch {
     throw new ApiError("bad_answer", { status: response.status, requestId });
   }
-  if (response.ok) return value;
+  // The health report of a Worker that is not well comes with 503, and is what was asked for.
+  if (response.ok || typeof value?.status === "string") return value;
   if (response.status === 401) dispatchEvent(new Event("oncepress:refused"));
   throw new ApiError(typeof value?.code === "string" ? value.code : "internal", {
     status: response.status,

@@ -1,4 +1,4 @@
-/** Small charts in SVG. Each starts at zero, keeps one scale, and has its figures in words beside it. */
+/** Small charts in SVG: each starts at zero, keeps one scale, and has its figures in words too. */
 
 import { h, put, svg } from "./dom.js";
 import { count, day as dayName, money, moneyTick, shownPerMicroUsd } from "./format.js";
@@ -20,7 +20,12 @@ import { t } from "./i18n.js";
  */
 export function ledger(days) {
   const reading = h("p", { class: "reading", "aria-live": "polite" });
-  const frame = h("div", { class: "plot", tabindex: 0, role: "group", "aria-label": t("chart.keys") });
+  const frame = h("div", {
+    class: "plot",
+    tabindex: 0,
+    role: "group",
+    "aria-label": t("chart.keys"),
+  });
   let at = days.length - 1;
   /** @type {SVGElement[]} */
   let columns = [];
@@ -31,10 +36,20 @@ export function ledger(days) {
     columns.forEach((column, position) => column.classList.toggle("on", position === at));
     const entry = days[at];
     if (!entry) return;
-    put(reading,
+    put(
+      reading,
       h("b", {}, dayName(entry.day)),
-      h("span", { class: "key key-spent" }, t("chart.spent", { money: money(entry.spent), n: entry.generations })),
-      h("span", { class: "key key-saved" }, t("chart.saved", { money: money(entry.saved), n: entry.replays })));
+      h(
+        "span",
+        { class: "key key-spent" },
+        t("chart.spent", { money: money(entry.spent), n: entry.generations }),
+      ),
+      h(
+        "span",
+        { class: "key key-saved" },
+        t("chart.saved", { money: money(entry.saved), n: entry.replays }),
+      ),
+    );
   }
 
   frame.addEventListener("keydown", (event) => {
@@ -74,22 +89,55 @@ function drawLedger(days, width, pointed) {
     const x = GUTTER + slot * index;
     const left = x + (slot - bar) / 2;
     const back = days.length - 1 - index;
-    return svg("g", { class: "column", onpointerenter: () => pointed(index) },
+    return svg(
+      "g",
+      { class: "column", onpointerenter: () => pointed(index) },
       svg("rect", { class: "hit", x, y: 4, width: slot, height: HEIGHT + 12 }),
-      svg("rect", { class: "spent", x: left, y: toY(entry.spent), width: bar, height: toY(0) - toY(entry.spent) }),
-      svg("rect", { class: "saved", x: left, y: toY(0) + 1, width: bar, height: toY(-entry.saved) - toY(0) }),
-      back % labelEvery === 0 && svg("text", { class: "tick", x: back ? x + slot / 2 : width, y: HEIGHT + 34,
-        "text-anchor": back ? "middle" : "end" }, dayName(entry.day)));
+      svg("rect", {
+        class: "spent",
+        x: left,
+        y: toY(entry.spent),
+        width: bar,
+        height: toY(0) - toY(entry.spent),
+      }),
+      svg("rect", {
+        class: "saved",
+        x: left,
+        y: toY(0) + 1,
+        width: bar,
+        height: toY(-entry.saved) - toY(0),
+      }),
+      back % labelEvery === 0 &&
+        svg(
+          "text",
+          {
+            class: "tick",
+            x: back ? x + slot / 2 : width,
+            y: HEIGHT + 34,
+            "text-anchor": back ? "middle" : "end",
+          },
+          dayName(entry.day),
+        ),
+    );
   });
   const line = (/** @type {string} */ kind, /** @type {number} */ value) =>
     svg("line", { class: kind, x1: GUTTER, x2: width, y1: toY(value), y2: toY(value) });
   const grid = ticks(top, bottom, step).flatMap((value) => [
     line("grid", value),
-    svg("text", { class: "tick", x: GUTTER - 8, y: toY(value) + 4, "text-anchor": "end" }, moneyTick(Math.abs(value))),
+    svg(
+      "text",
+      { class: "tick", x: GUTTER - 8, y: toY(value) + 4, "text-anchor": "end" },
+      moneyTick(Math.abs(value)),
+    ),
   ]);
   const height = HEIGHT + 42;
-  const picture = svg("svg", { class: "ledger", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
-    grid, columns, line("axis", 0));
+  const picture = svg(
+    "svg",
+    { class: "ledger", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+    grid,
+    columns,
+    line("axis", 0),
+  );
   return { picture, columns };
 }
 
@@ -99,14 +147,20 @@ function drawLedger(days, width, pointed) {
  */
 export function strip(parts) {
   const total = parts.reduce((sum, part) => sum + part.value, 0);
-  const picture = svg("svg", { class: "strip", viewBox: "0 0 1000 10", preserveAspectRatio: "none",
-    "aria-hidden": "true" });
+  const picture = svg("svg", {
+    class: "strip",
+    viewBox: "0 0 1000 10",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+  });
   picture.append(svg("rect", { class: "fill-none", width: 1000, height: 10 }));
   let x = 0;
   for (const part of parts) {
     if (!part.value || !total) continue;
     const width = Math.max((part.value / total) * 1000, 4);
-    picture.append(svg("rect", { class: `fill-${part.tone}`, x, width: Math.max(width - 2, 2), height: 10 }));
+    picture.append(
+      svg("rect", { class: `fill-${part.tone}`, x, width: Math.max(width - 2, 2), height: 10 }),
+    );
     x += width;
   }
   return picture;
@@ -120,10 +174,18 @@ export function strip(parts) {
  */
 export function gauge(value, limit, over) {
   const end = Math.max(limit * 2, value * 1.15) || 1;
-  return svg("svg", { class: "gauge", viewBox: "0 0 1000 24", preserveAspectRatio: "none", "aria-hidden": "true" },
+  return svg(
+    "svg",
+    { class: "gauge", viewBox: "0 0 1000 24", preserveAspectRatio: "none", "aria-hidden": "true" },
     svg("rect", { class: "fill-none", y: 7, width: 1000, height: 10 }),
-    svg("rect", { class: over ? "fill-dead" : "fill-done", y: 7, width: (value / end) * 1000, height: 10 }),
-    svg("rect", { class: "limit", x: (limit / end) * 1000 - 1.5, width: 3, height: 24 }));
+    svg("rect", {
+      class: over ? "fill-dead" : "fill-done",
+      y: 7,
+      width: (value / end) * 1000,
+      height: 10,
+    }),
+    svg("rect", { class: "limit", x: (limit / end) * 1000 - 1.5, width: 3, height: 24 }),
+  );
 }
 
 /**
@@ -132,8 +194,11 @@ export function gauge(value, limit, over) {
  * @param {number} whole
  */
 export function meter(parts, whole) {
-  const picture = svg("svg", { class: "strip", viewBox: "0 0 1000 10", preserveAspectRatio: "none",
-    "aria-hidden": "true" }, svg("rect", { class: "fill-none", width: 1000, height: 10 }));
+  const picture = svg(
+    "svg",
+    { class: "strip", viewBox: "0 0 1000 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "fill-none", width: 1000, height: 10 }),
+  );
   let x = 0;
   for (const part of parts) {
     const width = Math.min((part.value / (whole || 1)) * 1000, 1000 - x);
@@ -150,17 +215,49 @@ export function meter(parts, whole) {
  */
 export function bars(caption, rows) {
   const most = Math.max(...rows.map((row) => row.spent + row.saved), 1);
-  return h("table", { class: "bars" },
+  return h(
+    "table",
+    { class: "bars" },
     h("caption", { class: "unseen" }, caption),
-    h("thead", {}, h("tr", {}, h("td", {}), [t("spent"), t("saved")].map((words) => h("th", { scope: "col" }, words)))),
-    h("tbody", {}, rows.map((row) => h("tr", {},
-      h("th", { scope: "row" }, row.name,
-        svg("svg", { viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true" },
-          svg("rect", { class: "spent", width: (row.spent / most) * 1000, height: 6 }),
-          svg("rect", { class: "saved", x: (row.spent / most) * 1000, width: (row.saved / most) * 1000,
-            height: 6 }))),
-      h("td", {}, money(row.spent)),
-      h("td", { class: "saved-text" }, money(row.saved))))));
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("td", {}),
+        [t("spent"), t("saved")].map((words) => h("th", { scope: "col" }, words)),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      rows.map((row) =>
+        h(
+          "tr",
+          {},
+          h(
+            "th",
+            { scope: "row" },
+            row.name,
+            svg(
+              "svg",
+              { viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true" },
+              svg("rect", { class: "spent", width: (row.spent / most) * 1000, height: 6 }),
+              svg("rect", {
+                class: "saved",
+                x: (row.spent / most) * 1000,
+                width: (row.saved / most) * 1000,
+                height: 6,
+              }),
+            ),
+          ),
+          h("td", {}, money(row.spent)),
+          h("td", { class: "saved-text" }, money(row.saved)),
+        ),
+      ),
+    ),
+  );
 }
 
 /**
@@ -168,16 +265,47 @@ export function bars(caption, rows) {
  * @param {Day[]} days
  */
 export function ledgerTable(days) {
-  return h("details", { class: "figures-table" },
+  return h(
+    "details",
+    { class: "figures-table" },
     h("summary", {}, t("chart.table")),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("chart.table") },
-      h("table", {},
-        h("thead", {}, h("tr", {}, [t("day"), t("spent"), t("generations"), t("saved"), t("replays")]
-          .map((words, index) => h("th", { scope: "col", class: index ? "number" : "" }, words)))),
-        h("tbody", {}, [...days].reverse().map((entry) => h("tr", {},
-          h("th", { scope: "row" }, dayName(entry.day)),
-          [money(entry.spent), count(entry.generations), money(entry.saved), count(entry.replays)]
-            .map((words) => h("td", { class: "number" }, words))))))));
+    h(
+      "div",
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": t("chart.table") },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            [t("day"), t("spent"), t("generations"), t("saved"), t("replays")].map((words, index) =>
+              h("th", { scope: "col", class: index ? "number" : "" }, words),
+            ),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          [...days].reverse().map((entry) =>
+            h(
+              "tr",
+              {},
+              h("th", { scope: "row" }, dayName(entry.day)),
+              [
+                money(entry.spent),
+                count(entry.generations),
+                money(entry.saved),
+                count(entry.replays),
+              ].map((words) => h("td", { class: "number" }, words)),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /**

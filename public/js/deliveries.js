@@ -12,14 +12,35 @@ import { badge, deliveryActions, faultText, meaning } from "./states.js";
  * @param {{caption: string, signal: AbortSignal, generationColumn: boolean}} options
  */
 export function deliveriesTable(items, options) {
-  const heads = [t("delivery.status"), t("delivery.destination"),
-    options.generationColumn ? t("delivery.generation") : "", t("delivery.attempts"), t("delivery.when")];
-  return h("table", { class: "rows deliveries", role: "table" },
-    h("caption", { class: "unseen", tabindex: -1 }, options.caption),
-    h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
-      heads.filter(Boolean).map((words) => h("th", { role: "columnheader", scope: "col" }, words)),
-      h("th", { role: "columnheader", scope: "col" }, h("span", { class: "unseen" }, t("delivery.actions"))))),
-    items.map((item) => row(item, options)));
+  const heads = [
+    t("delivery.status"),
+    t("delivery.destination"),
+    options.generationColumn ? t("delivery.generation") : "",
+    t("delivery.attempts"),
+    t("delivery.when"),
+  ];
+  return h(
+    "table",
+    { class: "rows deliveries", role: "table" },
+    h("caption", { class: "unseen" }, options.caption),
+    h(
+      "thead",
+      { role: "rowgroup" },
+      h(
+        "tr",
+        { role: "row" },
+        heads
+          .filter(Boolean)
+          .map((words) => h("th", { role: "columnheader", scope: "col" }, words)),
+        h(
+          "th",
+          { role: "columnheader", scope: "col" },
+          h("span", { class: "unseen" }, t("delivery.actions")),
+        ),
+      ),
+    ),
+    items.map((item) => row(item, options)),
+  );
 }
 
 /**
@@ -34,29 +55,56 @@ function row(delivery, options) {
   /** @param {any} next */
   function draw(next) {
     const focused = body.contains(document.activeElement)
-      ? /** @type {HTMLElement} */ (document.activeElement).dataset.act ?? "link" : null;
+      ? (/** @type {HTMLElement} */ (document.activeElement).dataset.act ?? "link")
+      : null;
     delivery = next;
     const attempts = Array.isArray(delivery.attempts) ? delivery.attempts : [];
     const columns = options.generationColumn ? 6 : 5;
-    put(body,
-      h("tr", { role: "row" },
-        h("td", { role: "cell", class: "c-state", title: meaning("delivery", delivery.status) },
-          badge(delivery.status)),
-        h("td", { role: "cell", class: "c-main" },
-          h("span", { class: "strong" }, delivery.publisher), " ",
+    put(
+      body,
+      h(
+        "tr",
+        { role: "row" },
+        h(
+          "td",
+          { role: "cell", class: "c-state", title: meaning("delivery", delivery.status) },
+          badge(delivery.status),
+        ),
+        h(
+          "td",
+          { role: "cell", class: "c-main" },
+          h("span", { class: "strong" }, delivery.publisher),
+          " ",
           h("span", { class: "target" }, delivery.target),
           delivery.error && h("span", { class: "why" }, faultText(delivery.error)),
-          delivery.reference && h("span", { class: "why quiet" }, reference(delivery.reference))),
-        options.generationColumn && h("td", { role: "cell", class: "c-gen" },
-          link(`generations/${delivery.generationId}`, {}, { class: "id", "data-act": "link", title: delivery.generationId },
-            shortId(delivery.generationId ?? ""))),
+          delivery.reference && h("span", { class: "why quiet" }, reference(delivery.reference)),
+        ),
+        options.generationColumn &&
+          h(
+            "td",
+            { role: "cell", class: "c-gen" },
+            link(
+              `generations/${delivery.generationId}`,
+              {},
+              { class: "id", "data-act": "link", title: delivery.generationId },
+              shortId(delivery.generationId ?? ""),
+            ),
+          ),
         h("td", { role: "cell", class: "c-attempts" }, attemptsButton(attempts)),
         h("td", { role: "cell", class: "c-when" }, timing(delivery)),
-        h("td", { role: "cell", class: "c-actions" }, buttons())),
-      open && h("tr", { role: "row", class: "unfolded" },
-        h("td", { role: "cell", colspan: columns }, attemptList(attempts))));
+        h("td", { role: "cell", class: "c-actions" }, buttons()),
+      ),
+      open &&
+        h(
+          "tr",
+          { role: "row", class: "unfolded" },
+          h("td", { role: "cell", colspan: columns }, attemptList(attempts)),
+        ),
+    );
     if (focused) {
-      const same = /** @type {HTMLElement | null} */ (body.querySelector(`[data-act="${focused}"]`));
+      const same = /** @type {HTMLElement | null} */ (
+        body.querySelector(`[data-act="${focused}"]`)
+      );
       (same ?? /** @type {HTMLElement | null} */ (body.querySelector("button, a")))?.focus();
     }
   }
@@ -64,18 +112,49 @@ function row(delivery, options) {
   /** @param {any[]} attempts */
   function attemptsButton(attempts) {
     if (!attempts.length) return h("span", { class: "quiet" }, t("attempts.none"));
-    return h("button", { type: "button", class: "link", "data-act": "attempts", "aria-expanded": String(open),
-      onclick: () => { open = !open; draw(delivery); } }, t("attempts.n", { n: attempts.length }));
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "link",
+        "data-act": "attempts",
+        "aria-expanded": String(open),
+        onclick: () => {
+          open = !open;
+          draw(delivery);
+        },
+      },
+      t("attempts.n", { n: attempts.length }),
+    );
   }
 
   function buttons() {
     const may = deliveryActions(delivery);
     const of = `${delivery.publisher} ${delivery.target}`;
     return [
-      may.requeue && h("button", { type: "button", "data-act": "requeue", "aria-label": t("requeue.of", { of }),
-        onclick: () => run(requeue) }, t("requeue.button")),
-      may.cancel && h("button", { type: "button", class: "plain", "data-act": "cancel",
-        "aria-label": t("cancel.of", { of }), onclick: () => run(cancel) }, t("cancel.button")),
+      may.requeue &&
+        h(
+          "button",
+          {
+            type: "button",
+            "data-act": "requeue",
+            "aria-label": t("requeue.of", { of }),
+            onclick: () => run(requeue),
+          },
+          t("requeue.button"),
+        ),
+      may.cancel &&
+        h(
+          "button",
+          {
+            type: "button",
+            class: "plain",
+            "data-act": "cancel",
+            "aria-label": t("cancel.of", { of }),
+            onclick: () => run(cancel),
+          },
+          t("cancel.button"),
+        ),
     ];
   }
 
@@ -104,7 +183,8 @@ function timing(delivery) {
   if (delivery.status === "published") return when(delivery.publishedAt);
   if (delivery.status === "pending" && delivery.nextAttemptAt) {
     const due = new Date(delivery.nextAttemptAt).getTime() <= Date.now();
-    return due ? h("span", {}, t("delivery.dueNow"))
+    return due
+      ? h("span", {}, t("delivery.dueNow"))
       : h("span", {}, t("delivery.next"), " ", when(delivery.nextAttemptAt));
   }
   return when(delivery.createdAt);
@@ -122,15 +202,37 @@ function reference(text) {
 /** @param {any[]} attempts */
 function attemptList(attempts) {
   const shown = attempts.slice(-ATTEMPTS_SHOWN);
-  return h("ol", { class: "attempts", start: attempts.length - shown.length + 1 },
-    shown.map((attempt) => h("li", {},
-      h("span", {}, when(attempt.at ?? attempt.time)),
-      h("span", { class: "strong" }, attempt.status ?? attempt.outcome ?? "–"),
-      h("span", { class: "quiet" }, typeof attempt.latencyMs === "number" ? latency(attempt.latencyMs) : ""),
-      h("span", { class: "excerpt" }, faultText(attempt.error) || attempt.excerpt || ""))),
-    attempts.length > shown.length && h("li", { class: "quiet" }, t("attempts.more",
-      { n: count(attempts.length - shown.length) })));
+  return h(
+    "ol",
+    { class: "attempts", start: attempts.length - shown.length + 1 },
+    shown.map((attempt) =>
+      h(
+        "li",
+        {},
+        h("span", {}, when(attempt.at ?? attempt.time)),
+        h("span", { class: "strong" }, attempt.status ?? attempt.outcome ?? "–"),
+        h(
+          "span",
+          { class: "quiet" },
+          typeof attempt.latencyMs === "number" ? latency(attempt.latencyMs) : "",
+        ),
+        h("span", { class: "excerpt" }, whatCame(attempt)),
+      ),
+    ),
+    attempts.length > shown.length &&
+      h("li", { class: "quiet" }, t("attempts.more", { n: count(attempts.length - shown.length) })),
+  );
 }
 
-/** A delivery has ten attempts by itself; requeued again and again, it may have more than a page holds. */
+/**
+ * Why an attempt failed, and the destination's own words.
+ * @param {any} attempt
+ */
+function whatCame(attempt) {
+  const why = faultText(attempt.error);
+  const words = attempt.excerpt ?? "";
+  return why && words ? [why, h("q", {}, words)] : why || words;
+}
+
+/** Ten attempts are usual; requeued again and again, a delivery may have more than a page holds. */
 const ATTEMPTS_SHOWN = 50;

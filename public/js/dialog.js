@@ -24,8 +24,11 @@ export function ask(question) {
   return new Promise((resolve) => {
     const fault = h("div", { role: "alert" });
     const reason = h("textarea", { id: "reason", rows: 2, maxlength: 500, required: true });
-    const confirm = h("button", { type: "submit", class: question.danger ? "primary danger" : "primary" },
-      question.confirm);
+    const confirm = h(
+      "button",
+      { type: "submit", class: question.danger ? "primary danger" : "primary" },
+      question.confirm,
+    );
     const back = h("button", { type: "button", onclick: () => dialog.close() }, t("dialog.back"));
     let done = false;
 
@@ -49,16 +52,30 @@ export function ask(question) {
 
     const dialog = h(
       "dialog",
-      { "aria-labelledby": "dialog-title", onclose: () => { dialog.remove(); resolve(done); } },
-      h("form", { method: "dialog", onsubmit: submit },
+      {
+        "aria-labelledby": "dialog-title",
+        onclose: () => {
+          dialog.remove();
+          resolve(done);
+        },
+      },
+      h(
+        "form",
+        { method: "dialog", onsubmit: submit },
         h("h2", { id: "dialog-title" }, question.title),
         question.lines.map((line) => h("p", {}, line)),
         question.price && price(question.price),
-        question.reason && h("label", { class: "field", for: "reason" }, t("dialog.reason"),
-          h("small", {}, t("dialog.reasonNote"))),
+        question.reason &&
+          h(
+            "label",
+            { class: "field", for: "reason" },
+            t("dialog.reason"),
+            h("small", {}, t("dialog.reasonNote")),
+          ),
         question.reason && reason,
         fault,
-        h("div", { class: "actions" }, back, confirm)),
+        h("div", { class: "actions" }, back, confirm),
+      ),
     );
     document.body.append(dialog);
     dialog.showModal();
@@ -68,6 +85,11 @@ export function ask(question) {
 
 /** @param {{label: string, value: string, note?: string}} said */
 function price(said) {
-  return h("p", { class: "price" },
-    h("span", {}, said.label), h("strong", {}, said.value), said.note && h("small", {}, said.note));
+  return h(
+    "p",
+    { class: "price" },
+    h("span", {}, said.label),
+    h("strong", {}, said.value),
+    said.note && h("small", {}, said.note),
+  );
 }

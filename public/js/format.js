@@ -44,7 +44,10 @@ export function count(value) {
 
 /** @param {number} value */
 export function compact(value) {
-  return new Intl.NumberFormat(language(), { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  return new Intl.NumberFormat(language(), {
+    notation: "compact",
+    maximumFractionDigits: 1,
+  }).format(value);
 }
 
 /**
@@ -75,15 +78,22 @@ export function money(microUsd) {
  */
 export function price(microUsd) {
   const amount = (microUsd / 1e6) * settings.currency.perUsd;
-  const digits = (moneyForm().resolvedOptions().maximumFractionDigits ?? 2) + (Math.abs(amount) < 10 ? 2 : 0);
-  return moneyForm({ minimumFractionDigits: amount ? digits : undefined, maximumFractionDigits: amount ? digits : undefined })
-    .format(amount);
+  const digits =
+    (moneyForm().resolvedOptions().maximumFractionDigits ?? 2) + (Math.abs(amount) < 10 ? 2 : 0);
+  return moneyForm({
+    minimumFractionDigits: amount ? digits : undefined,
+    maximumFractionDigits: amount ? digits : undefined,
+  }).format(amount);
 }
 
 /** @param {Intl.NumberFormatOptions} [more] */
 function moneyForm(more = {}) {
-  return new Intl.NumberFormat(language(), { style: "currency", currency: settings.currency.code,
-    currencyDisplay: "narrowSymbol", ...more });
+  return new Intl.NumberFormat(language(), {
+    style: "currency",
+    currency: settings.currency.code,
+    currencyDisplay: "narrowSymbol",
+    ...more,
+  });
 }
 
 /**
@@ -91,7 +101,9 @@ function moneyForm(more = {}) {
  * @param {number} microUsd
  */
 export function moneyTick(microUsd) {
-  return moneyForm({ minimumFractionDigits: 0, maximumFractionDigits: 3 }).format((microUsd / 1e6) * settings.currency.perUsd);
+  return moneyForm({ minimumFractionDigits: 0, maximumFractionDigits: 3 }).format(
+    (microUsd / 1e6) * settings.currency.perUsd,
+  );
 }
 
 /** How many units of the shown currency a micro-dollar is: an axis rounds in what is shown. */
@@ -116,7 +128,10 @@ export function dateTime(instant, seconds = false) {
 
 /** @param {Date} at */
 export function clock(at) {
-  return new Intl.DateTimeFormat(language(), { timeZone: settings.zone, timeStyle: "short" }).format(at);
+  return new Intl.DateTimeFormat(language(), {
+    timeZone: settings.zone,
+    timeStyle: "short",
+  }).format(at);
 }
 
 /**
@@ -126,7 +141,11 @@ export function clock(at) {
 export function day(date) {
   const at = new Date(`${date}T00:00:00Z`);
   if (Number.isNaN(at.getTime())) return date;
-  return new Intl.DateTimeFormat(language(), { timeZone: "UTC", month: "short", day: "numeric" }).format(at);
+  return new Intl.DateTimeFormat(language(), {
+    timeZone: "UTC",
+    month: "short",
+    day: "numeric",
+  }).format(at);
 }
 
 /**

@@ -8,9 +8,10 @@ import { ja } from "./strings/ja.js";
 /** @type {Record<string, Record<string, Entry>>} */
 const TABLES = { en, ja };
 
-let chosen = (navigator.languages ?? [navigator.language])
-  .map((tag) => tag.slice(0, 2).toLowerCase())
-  .find((tag) => tag in TABLES) ?? "en";
+let chosen =
+  (navigator.languages ?? [navigator.language])
+    .map((tag) => tag.slice(0, 2).toLowerCase())
+    .find((tag) => tag in TABLES) ?? "en";
 
 /** The tag that Intl and `lang` take. English keeps the reader's own region. */
 export function language() {

@@ -27,10 +27,13 @@ const PAGES = { overview, outbox, generations, usage };
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 let leaving = new AbortController();
-/** Where to return to after signing in again. */
+/** Whether the navigation is on the page, or the sign-in. */
 let framed = false;
 
-/** Opens the page that the address names, or the sign-in. @param {{notice?: string, focus?: boolean}} [how] */
+/**
+ * Opens the page that the address names, or the sign-in.
+ * @param {{notice?: string, focus?: boolean}} [how]
+ */
 function open({ notice = "", focus = true } = {}) {
   leaving.abort();
   leaving = new AbortController();
@@ -46,7 +49,13 @@ function open({ notice = "", focus = true } = {}) {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [route = "", id] = (path || "overview").split("/");
   const main = /** @type {HTMLElement} */ (document.getElementById("main"));
-  const page = { root: main, parameters: new URLSearchParams(query ?? ""), id: id && decodeURIComponent(id), signal: leaving.signal, go };
+  const page = {
+    root: main,
+    parameters: new URLSearchParams(query ?? ""),
+    id: id && decodeURIComponent(id),
+    signal: leaving.signal,
+    go,
+  };
   const known = route in PAGES ? route : "overview";
   for (const item of app.querySelectorAll("nav.main a")) {
     if (item.getAttribute("href") === address(known)) item.setAttribute("aria-current", "page");
@@ -70,18 +79,57 @@ function go(route, parameters) {
 function frame() {
   framed = true;
   const main = h("main", { id: "main" });
-  put(app,
-    h("button", { type: "button", class: "skip", onclick: () => main.querySelector("h1")?.focus() }, t("skip")),
-    h("div", { class: "frame" },
-      h("header", { class: "rail" },
+  put(
+    app,
+    h(
+      "button",
+      { type: "button", class: "skip", onclick: () => main.querySelector("h1")?.focus() },
+      t("skip"),
+    ),
+    h(
+      "div",
+      { class: "frame" },
+      h(
+        "header",
+        { class: "rail" },
         link("overview", {}, { class: "brand" }, logo(), "Oncepress"),
-        h("nav", { class: "main", "aria-label": t("nav.label") }, h("ul", {},
-          Object.keys(PAGES).map((route) => h("li", {}, link(route, {}, {}, t(`nav.${route}`)))))),
-        h("div", { class: "tools" }, whoIs(), themeButton(), languageButton(),
-          h("button", { type: "button", class: "plain", onclick: () => { signOut(); open(); } }, t("signout")))),
-      h("div", { class: "body" },
+        h(
+          "nav",
+          { class: "main", "aria-label": t("nav.label") },
+          h(
+            "ul",
+            {},
+            Object.keys(PAGES).map((route) => h("li", {}, link(route, {}, {}, t(`nav.${route}`)))),
+          ),
+        ),
+        h(
+          "div",
+          { class: "tools" },
+          whoIs(),
+          themeButton(),
+          languageButton(),
+          h(
+            "button",
+            {
+              type: "button",
+              class: "plain",
+              onclick: () => {
+                signOut();
+                open();
+              },
+            },
+            t("signout"),
+          ),
+        ),
+      ),
+      h(
+        "div",
+        { class: "body" },
         h("p", { class: "offline", role: "status", hidden: navigator.onLine }, t("offline")),
-        main)));
+        main,
+      ),
+    ),
+  );
 }
 
 /** The account: chosen by an admin, fixed for a key. */
@@ -89,19 +137,33 @@ function whoIs() {
   const who = session();
   const place = h("div", { class: "who" });
   if (who?.kind !== "admin") {
-    read("/api/v1/account").then((account) => put(place, account?.account ?? ""), () => {});
+    read("/api/v1/account").then(
+      (account) => put(place, account?.account ?? ""),
+      () => {},
+    );
     return place;
   }
-  const picker = h("select", { id: "account", "aria-label": t("account.label"), onchange: () => {
-    chooseAccount(picker.value);
-    open({ focus: false });
-  } }, h("option", { value: "" }, t("account.all")));
-  read("/admin/accounts").then((answer) => {
-    for (const one of answer?.items ?? answer?.accounts ?? []) {
-      const name = typeof one === "string" ? one : one.account ?? one.name;
-      picker.append(h("option", { value: name, selected: name === who.account }, name));
-    }
-  }, () => {});
+  const picker = h(
+    "select",
+    {
+      id: "account",
+      "aria-label": t("account.label"),
+      onchange: () => {
+        chooseAccount(picker.value);
+        open({ focus: false });
+      },
+    },
+    h("option", { value: "" }, t("account.all")),
+  );
+  read("/admin/accounts").then(
+    (answer) => {
+      for (const one of answer?.items ?? answer?.accounts ?? []) {
+        const name = typeof one === "string" ? one : (one.account ?? one.name);
+        picker.append(h("option", { value: name, selected: name === who.account }, name));
+      }
+    },
+    () => {},
+  );
   put(place, picker);
   return place;
 }
@@ -109,36 +171,71 @@ function whoIs() {
 /** Light, dark, or as the system says; for this page only. */
 function themeButton() {
   const root = document.documentElement;
-  return h("button", { type: "button", class: "plain icon", "aria-label": t("theme"), title: t("theme"), onclick: () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    say(t(dark ? "theme.light" : "theme.dark"));
-  } }, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" },
-    svg("circle", { cx: 8, cy: 8, r: 6, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }),
-    svg("path", { d: "M8 2a6 6 0 0 1 0 12Z", fill: "currentColor" })));
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "plain icon",
+      "aria-label": t("theme"),
+      title: t("theme"),
+      onclick: () => {
+        const dark = root.dataset.theme
+          ? root.dataset.theme === "dark"
+          : matchMedia("(prefers-color-scheme: dark)").matches;
+        root.dataset.theme = dark ? "light" : "dark";
+        say(t(dark ? "theme.light" : "theme.dark"));
+      },
+    },
+    svg(
+      "svg",
+      { viewBox: "0 0 16 16", "aria-hidden": "true" },
+      svg("circle", {
+        cx: 8,
+        cy: 8,
+        r: 6,
+        fill: "none",
+        stroke: "currentColor",
+        "stroke-width": 1.5,
+      }),
+      svg("path", { d: "M8 2a6 6 0 0 1 0 12Z", fill: "currentColor" }),
+    ),
+  );
 }
 
 function languageButton() {
   const other = table() === "ja" ? "en" : "ja";
-  return h("button", { type: "button", class: "plain", lang: other, onclick: () => {
-    useTable(other);
-    framed = false;
-    open({ focus: false });
-    /** @type {HTMLElement | null} */ (app.querySelector("button[lang]"))?.focus();
-  } }, other === "ja" ? "日本語" : "English");
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "plain",
+      lang: other,
+      onclick: () => {
+        useTable(other);
+        framed = false;
+        open({ focus: false });
+        /** @type {HTMLElement | null} */ (app.querySelector("button[lang]"))?.focus();
+      },
+    },
+    other === "ja" ? "日本語" : "English",
+  );
 }
 
-/** A key that is refused while working ends the session, with the reason. */
+// A page that is left aborts what it was reading; that is no fault.
 addEventListener("unhandledrejection", (event) => {
   if (event.reason?.name === "AbortError") event.preventDefault();
 });
+// A key that is refused while working ends the session, with the reason.
 addEventListener("oncepress:refused", () => {
   if (!session()) return;
   signOut();
   open({ notice: t("signin.ended") });
 });
 addEventListener("hashchange", () => open());
-addEventListener("online", () => { showOffline(false); if (session()) open({ focus: false }); });
+addEventListener("online", () => {
+  showOffline(false);
+  if (session()) open({ focus: false });
+});
 addEventListener("offline", () => showOffline(true));
 
 /** @param {boolean} yes */

@@ -1,4 +1,7 @@
-/** A list in pages by cursor: a page is all the document ever holds, so ten thousand rows cost as much as fifty. */
+/**
+ * A list in pages by cursor: a page is all the document ever holds, so ten thousand rows cost as
+ * much as fifty.
+ */
 
 import { h, put } from "./dom.js";
 import { t } from "./i18n.js";
@@ -7,7 +10,7 @@ import { failure, loading } from "./parts.js";
 /** @typedef {import("./dom.js").Child} Child */
 
 /**
- * @param {Element} place
+ * @param {HTMLElement} place  takes the focus when the page is turned
  * @param {object} options
  * @param {(cursor: string) => Promise<{items: any[], nextCursor: string | null}>} options.load
  * @param {(items: any[]) => Child} options.show
@@ -36,13 +39,20 @@ export function pages(place, options) {
       } else {
         starts.length = index + 1;
       }
-      put(place, items.length ? [options.show(items), footer(index, items.length)] : options.nothing());
+      put(
+        place,
+        items.length ? [options.show(items), footer(index, items.length)] : options.nothing(),
+      );
       if (moved) {
-        /** @type {HTMLElement | null} */ (place.querySelector("caption"))?.focus({ preventScroll: true });
+        place.focus({ preventScroll: true });
         place.scrollIntoView({ block: "start" });
       }
     } catch (error) {
-      if (!options.signal.aborted) put(place, failure(error, () => open(index, false)));
+      if (!options.signal.aborted)
+        put(
+          place,
+          failure(error, () => open(index, false)),
+        );
     } finally {
       place.removeAttribute("aria-busy");
     }
@@ -56,13 +66,27 @@ export function pages(place, options) {
     const before = starts[index]?.before ?? 0;
     const more = index + 1 < starts.length;
     const rows = t("pages.rows", { from: before + 1, to: before + length });
-    return h("nav", { class: "pages", "aria-label": t("pages.label") },
-      h("span", {}, more ? `${rows} ${t("pages.more")}` : index ? `${rows} ${t("pages.last")}` : rows),
+    return h(
+      "nav",
+      { class: "pages", "aria-label": t("pages.label") },
+      h(
+        "span",
+        {},
+        more ? `${rows} ${t("pages.more")}` : index ? `${rows} ${t("pages.last")}` : rows,
+      ),
       (index > 0 || more) && [
-        h("button", { type: "button", disabled: index === 0, onclick: () => open(index - 1, true) },
-          t("pages.newer")),
-        h("button", { type: "button", disabled: !more, onclick: () => open(index + 1, true) }, t("pages.older")),
-      ]);
+        h(
+          "button",
+          { type: "button", disabled: index === 0, onclick: () => open(index - 1, true) },
+          t("pages.newer"),
+        ),
+        h(
+          "button",
+          { type: "button", disabled: !more, onclick: () => open(index + 1, true) },
+          t("pages.older"),
+        ),
+      ],
+    );
   }
 
   return open(0, false);

@@ -14,7 +14,9 @@ import { known, t } from "./i18n.js";
 export function problemText(error) {
   if (!(error instanceof ApiError)) return t("problem.internal");
   const words = known(`problem.${error.code}`) ? t(`problem.${error.code}`) : error.code;
-  const wait = error.retryAfterSeconds ? ` ${t("problem.wait", { n: error.retryAfterSeconds })}` : "";
+  const wait = error.retryAfterSeconds
+    ? ` ${t("problem.wait", { n: error.retryAfterSeconds })}`
+    : "";
   return (error.detail && error.detail !== words ? `${words} ${error.detail}` : words) + wait;
 }
 
@@ -26,11 +28,14 @@ export function problemText(error) {
 export function failure(error, again) {
   const id = error instanceof ApiError ? error.requestId : "";
   const offline = error instanceof ApiError && error.code === "offline";
-  return h("div", { class: "note note-fault", role: "alert" },
+  return h(
+    "div",
+    { class: "note note-fault", role: "alert" },
     h("h2", {}, offline ? t("fault.offline") : t("fault.title")),
     h("p", {}, problemText(error)),
     id && h("p", { class: "quiet" }, t("fault.request"), " ", h("code", {}, id)),
-    h("button", { type: "button", onclick: again }, t("retry")));
+    h("button", { type: "button", onclick: again }, t("retry")),
+  );
 }
 
 /**
@@ -45,12 +50,16 @@ export function empty(title, line, ...more) {
 
 /** How to make a first generation, for a page that has none to show. */
 export function sample() {
-  return h("pre", { class: "sample", tabindex: 0 }, [
-    `curl -X POST ${location.origin}/api/v1/generations \\`,
-    `  -H "Authorization: Bearer $ONCEPRESS_KEY" \\`,
-    `  -H "Content-Type: application/json" \\`,
-    `  -d '{"site":"blog","pipeline":"daily","userPrompt":"Write a haiku"}'`,
-  ].join("\n"));
+  return h(
+    "pre",
+    { class: "sample", tabindex: 0 },
+    [
+      `curl -X POST ${location.origin}/api/v1/generations \\`,
+      `  -H "Authorization: Bearer $ONCEPRESS_KEY" \\`,
+      `  -H "Content-Type: application/json" \\`,
+      `  -d '{"site":"blog","pipeline":"daily","userPrompt":"Write a haiku"}'`,
+    ].join("\n"),
+  );
 }
 
 /**
@@ -58,9 +67,12 @@ export function sample() {
  * @param {number} lines
  */
 export function loading(lines) {
-  return h("div", { class: "loading", "aria-busy": "true" },
+  return h(
+    "div",
+    { class: "loading", "aria-busy": "true" },
     h("span", { class: "unseen" }, t("loading")),
-    Array.from({ length: lines }, () => h("i", { class: "bone", "aria-hidden": "true" })));
+    Array.from({ length: lines }, () => h("i", { class: "bone", "aria-hidden": "true" })),
+  );
 }
 
 /**
@@ -117,7 +129,9 @@ export function say(words) {
   if (!live) return;
   live.textContent = "";
   live.classList.remove("unseen");
-  requestAnimationFrame(() => { live.textContent = words; });
+  requestAnimationFrame(() => {
+    live.textContent = words;
+  });
   clearTimeout(quiet);
   quiet = setTimeout(() => live.classList.add("unseen"), 6_000);
 }
@@ -127,10 +141,20 @@ let quiet;
 
 /** The product's mark: a printer's registration cross. */
 export function logo() {
-  return svg("svg", { class: "logo", viewBox: "0 0 24 24", "aria-hidden": "true" },
-    svg("circle", { cx: 12, cy: 12, r: 6.2, fill: "none", stroke: "currentColor", "stroke-width": 1.6 }),
+  return svg(
+    "svg",
+    { class: "logo", viewBox: "0 0 24 24", "aria-hidden": "true" },
+    svg("circle", {
+      cx: 12,
+      cy: 12,
+      r: 6.2,
+      fill: "none",
+      stroke: "currentColor",
+      "stroke-width": 1.6,
+    }),
     svg("path", { d: "M12 2v20M2 12h20", stroke: "currentColor", "stroke-width": 1.6 }),
-    svg("circle", { class: "dot", cx: 12, cy: 12, r: 2.6 }));
+    svg("circle", { class: "dot", cx: 12, cy: 12, r: 2.6 }),
+  );
 }
 
 /**
@@ -158,6 +182,9 @@ export async function fillFrom(section, bones, load, show, signal) {
     if (!signal.aborted) put(section, show(value));
   } catch (error) {
     if (signal.aborted) return;
-    put(section, failure(error, () => fillFrom(section, bones, load, show, signal)));
+    put(
+      section,
+      failure(error, () => fillFrom(section, bones, load, show, signal)),
+    );
   }
 }

@@ -4,8 +4,8 @@ import { h, svg } from "./dom.js";
 import { known, t } from "./i18n.js";
 
 /**
- * Tones follow a press's inks: black is settled, cyan is owed, yellow waits for a person, magenta is lost
- * unless somebody acts. A mark has its own shape too, so that colour is never the only sign.
+ * Tones follow a press's inks: black is settled, cyan is owed, yellow waits for a person, magenta
+ * is lost unless somebody acts. A mark has its own shape too, so that colour is never the only sign.
  * @type {Record<string, {tone: string, shape: string}>}
  */
 const LOOKS = {
@@ -27,7 +27,7 @@ const LOOKS = {
 /** @type {Record<string, Record<string, string | number>>} */
 const SHAPES = {
   ring: { d: "M6 2a4 4 0 1 0 0 8 4 4 0 0 0 0-8Z", fill: "none" },
-  half: { d: "M6 2a4 4 0 1 0 0 8 4 4 0 0 0 0-8ZM6 2v8" , fill: "none" },
+  half: { d: "M6 2a4 4 0 1 0 0 8 4 4 0 0 0 0-8ZM6 2v8", fill: "none" },
   disc: { d: "M6 2a4 4 0 1 0 0 8 4 4 0 0 0 0-8Z", fill: "currentColor" },
   square: { d: "M2.5 2.5h7v7h-7Z", fill: "currentColor" },
   diamond: { d: "M6 1.5 10.5 6 6 10.5 1.5 6Z", fill: "currentColor" },
@@ -75,7 +75,7 @@ export function meaning(what, state) {
 }
 
 /**
- * The reason of a failure, whichever way it is written: text, or an object with code, detail or message.
+ * The reason of a failure, however it is written: text, or an object with a code and words.
  * @param {any} fault
  * @returns {string}
  */

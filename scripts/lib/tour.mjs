@@ -54,6 +54,9 @@ console.log(`the same text: ${object.trim().endsWith(generation.output.text.trim
 
 const keyFile = join(STATE_DIR, "api-key");
 writeFileSync(keyFile, `${key}\n`, { mode: 0o600 });
+const known = { URL: WORKER_URL, KEY: key, ...(FAKES_URL && { FAKES: FAKES_URL }) };
+const lines = Object.entries(known).map(([name, value]) => `${name}=${value}\n`);
+writeFileSync(join(STATE_DIR, "env"), lines.join(""), { mode: 0o600 });
 say("Your turn");
 console.log(`The dashboard is at ${WORKER_URL}/, the contract at ${WORKER_URL}/openapi.json. Try:
 
@@ -61,7 +64,9 @@ console.log(`The dashboard is at ${WORKER_URL}/, the contract at ${WORKER_URL}/o
     -H "Authorization: Bearer $(cat ${keyFile})" -H "Content-Type: application/json" \\
     -d '{"site":"demo","pipeline":"articles","userPrompt":"Write a haiku about paying once."}'
 
-and the same again; then change a word.`);
+and the same again; then change a word.${
+  FAKES_URL ? ` To see a destination fail and be repaired, do the drill of the README.` : ""
+}`);
 
 async function alive() {
   for (let tries = 0; tries < 600; tries += 1) {

@@ -19,6 +19,18 @@ pub struct Entry {
     pub reason: &'static str,
 }
 
+impl Entry {
+    /// The default as documentation shows it.
+    pub(super) fn shown_default(&self) -> String {
+        match (self.kind, self.default) {
+            (_, Some(text)) => format!("`{text}`"),
+            (Kind::RequiredBinding | Kind::RequiredSecret, None) => "required".to_owned(),
+            (_, None) if self.name == ENVIRONMENT.name => "required".to_owned(),
+            (_, None) => "none".to_owned(),
+        }
+    }
+}
+
 /// What a name in the environment stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -154,12 +166,7 @@ pub(super) fn markdown() -> String {
             "\n## {title}\n\n| name | default | what | why |\n|---|---|---|---|\n"
         );
         for entry in ENTRIES.iter().filter(|entry| kinds.contains(&entry.kind)) {
-            let default = match (entry.kind, entry.default) {
-                (_, Some(text)) => format!("`{text}`"),
-                (Kind::RequiredBinding | Kind::RequiredSecret, None) => "required".to_owned(),
-                (_, None) if entry.name == ENVIRONMENT.name => "required".to_owned(),
-                (_, None) => "none".to_owned(),
-            };
+            let default = entry.shown_default();
             let Entry {
                 name,
                 means,

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 use crate::limits;
 
@@ -50,6 +52,77 @@ fn the_documentation_is_the_table() {
         written == Config::reference(),
         "run REWRITE_DOCS=1 cargo test --lib config"
     );
+}
+
+/// The names that a first look needs, as `README.md` and `README.ja.md` list them.
+const FIRST: [&str; 11] = [
+    "ENVIRONMENT",
+    "GEMINI_API_KEY",
+    "ADMIN_TOKEN",
+    "SLACK_WEBHOOK_URL",
+    "DEFAULT_MODEL",
+    "KV_FAILURE_POLICY",
+    "ON_UNKNOWN",
+    "DIGEST_TIME",
+    "DIGEST_TIMEZONE",
+    "PUBLISHERS",
+    "PIPELINES",
+];
+
+fn first_entries() -> impl Iterator<Item = &'static Entry> {
+    let entry = |name: &&str| ENTRIES.iter().find(|entry| entry.name == *name).unwrap();
+    FIRST.iter().map(entry)
+}
+
+#[test]
+fn the_table_of_the_readme_is_a_part_of_it() {
+    const BEGIN: &str = "<!-- configuration: generated from src/config/names.rs -->\n\n";
+    const END: &str = "\n<!-- end of configuration -->";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (table, after) = rest.split_once(END).unwrap();
+    let mut expected = "| name | default | what |\n|---|---|---|\n".to_owned();
+    for entry in first_entries() {
+        let (name, default) = (entry.name, entry.shown_default());
+        writeln!(expected, "| `{name}` | {default} | {} |", entry.means).unwrap();
+    }
+    if std::env::var_os("REWRITE_DOCS").is_some() {
+        let page = format!("{before}{BEGIN}{expected}{END}{after}");
+        return std::fs::write(path, page).unwrap();
+    }
+    assert!(
+        table == expected,
+        "run REWRITE_DOCS=1 cargo test --lib config"
+    );
+}
+
+#[test]
+fn the_japanese_readme_lists_the_same_names_with_the_same_defaults() {
+    let page = include_str!("../../README.ja.md");
+    let (_, section) = page.split_once("\n## 設定\n").unwrap();
+    let told: Vec<(String, String)> = section
+        .split("\n## ")
+        .next()
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|row| row.split_once("` | "))
+        .map(|(name, rest)| {
+            (
+                name.to_owned(),
+                rest.split(" | ").next().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    let expected: Vec<(String, String)> = first_entries()
+        .map(|entry| {
+            let default = entry.shown_default();
+            let default = default.replace("required", "必須").replace("none", "なし");
+            (entry.name.to_owned(), default)
+        })
+        .collect();
+    assert_eq!(told, expected);
 }
 
 #[test]

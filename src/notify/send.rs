@@ -303,13 +303,15 @@ pub const SUBREQUESTS: u32 = 14;
 pub const TIMEOUT: Span = Span::from_seconds(5);
 const COST_OF_LEASE: u32 = 2;
 /// Messages a tick: Slack asks for about one a second, and the budget for no more.
-const SENT_MAX: usize = 4;
+pub const SENT_MAX: usize = 4;
 /// Bundles a tick that are only marked, where there is no channel.
 const MARKED_MAX: usize = 100;
 /// The gauge counts so far.
 const GAUGE_MAX: usize = 1_000;
-const PAUSE: Span = Span::from_minutes(1);
-const PAUSE_MAX: Span = Span::from_minutes(15);
+/// First wait for a channel that is down…
+pub const PAUSE: Span = Span::from_minutes(1);
+/// …which is doubled up to this.
+pub const PAUSE_MAX: Span = Span::from_minutes(15);
 
 #[cfg(test)]
 #[cfg(not(target_arch = "wasm32"))]

@@ -62,6 +62,11 @@ impl Pass<'_> {
         drop(share);
         if self.record(delivery, lease, &finish, &attempt).await {
             self.drained.borrow_mut().add(tally);
+            if tally == Tally::Published
+                && let Some(generation) = generation
+            {
+                self.app.count_published(generation);
+            }
         } else {
             let mut drained = self.drained.borrow_mut();
             drained.lost = drained.lost.saturating_add(1);

@@ -2,6 +2,8 @@
 
 use oncepress::error::Code;
 use oncepress::http::validate::bounds;
+use oncepress::notify::send;
+use oncepress::store::alerts;
 use oncepress::time::Span;
 use oncepress::{limits, outbox};
 
@@ -145,6 +147,30 @@ fn every_default_is_told_with_its_value_and_a_reason() {
                 minutes(outbox::circuit::OPEN_MAX)
             ),
         ),
+        (
+            "Alerts of one kind and pipeline gather for",
+            minutes(alerts::BUNDLE),
+        ),
+        (
+            "Wait after Slack failed",
+            format!(
+                "{}, doubled to {}",
+                minutes(send::PAUSE),
+                minutes(send::PAUSE_MAX)
+            ),
+        ),
+        ("Time-out of Slack", seconds(send::TIMEOUT)),
+        ("Messages a tick", send::SENT_MAX.to_string()),
+        (
+            "KV errors that raise an alert",
+            format!("1 in {}", alerts::KV_ERRORS_ONE_IN),
+        ),
+        (
+            "KV calls below which no rate is told",
+            alerts::KV_SAMPLE_MIN.to_string(),
+        ),
+        // Four fifths in the schema's trigger; an end-to-end test sees it fire.
+        ("Used credits that raise an alert", "80 %".to_owned()),
     ];
     let codes = Code::ALL.iter().filter_map(|code| {
         Some((

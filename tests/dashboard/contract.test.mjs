@@ -1,7 +1,8 @@
 /**
- * What must hold in a browser against any service that keeps the contract. By default that is the mock;
- * with ONCEPRESS_URL and ONCEPRESS_KEY it is a real Worker, which needs one dead delivery whose
- * destination works again (ONCEPRESS_DRAIN_SECONDS: how long its drain may take, default 90).
+ * What must hold in a browser against any service that keeps the contract. By default that is the
+ * mock; with ONCEPRESS_URL and ONCEPRESS_KEY it is a real Worker, which needs one dead delivery
+ * whose destination works again (ONCEPRESS_DRAIN_SECONDS: how long its drain may take, default 90)
+ * and one generation in the state `generated`.
  */
 
 import assert from "node:assert/strict";
@@ -41,14 +42,19 @@ describe("signing in", () => {
     await page.getByLabel("API key or admin token").fill(`opk_${"0".repeat(48)}`);
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByText("not known here").waitFor();
-    assert.equal(await page.getByLabel("API key or admin token").getAttribute("aria-invalid"), "true");
+    assert.equal(
+      await page.getByLabel("API key or admin token").getAttribute("aria-invalid"),
+      "true",
+    );
   });
 
   it("keeps the key out of the address, the storage and the next tab", async () => {
     await signIn(page, base, key);
     await settled(page);
     assert.ok(!page.url().includes(key));
-    const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+    const kept = await page.evaluate(() =>
+      JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]),
+    );
     assert.ok(!kept.includes(key), kept);
     await page.reload();
     await page.getByLabel("API key or admin token").waitFor();
@@ -85,7 +91,13 @@ describe("every page", () => {
   it("is served with a strict policy", async () => {
     const headers = (await page.goto(base)).headers();
     const policy = headers["content-security-policy"] ?? "";
-    for (const part of ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"]) {
+    for (const part of [
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "frame-ancestors 'none'",
+      "require-trusted-types-for 'script'",
+    ]) {
       assert.ok(policy.includes(part), `${part} is missing from: ${policy}`);
     }
     assert.ok(!/unsafe|https:|\*/.test(policy), policy);
@@ -113,7 +125,9 @@ describe("every page", () => {
       for (const route of ROUTES) {
         await page.goto(`${base}/#/${route}`);
         await settled(page);
-        const weak = (await contrasts(page)).filter(({ ratio, large }) => ratio < (large ? 3 : 4.5));
+        const weak = (await contrasts(page)).filter(
+          ({ ratio, large }) => ratio < (large ? 3 : 4.5),
+        );
         assert.deepEqual(weak, [], route);
       }
     });
@@ -121,7 +135,8 @@ describe("every page", () => {
 
   it("switches between light and dark for this page only", async () => {
     await signIn(page, base, key);
-    const paper = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+    const paper = () =>
+      page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
     const light = await paper();
     await page.getByRole("button", { name: "Switch between light and dark" }).click();
     assert.notEqual(await paper(), light);
@@ -151,8 +166,13 @@ describe("the outbox", () => {
     const row = page.locator(`tbody[data-id="${id}"]`);
     await row.locator('[data-state="pending"], [data-state="published"]').waitFor();
     await row.locator('[data-state="published"]').waitFor({ timeout: drainMs });
-    assert.ok(await page.evaluate((one) => document.querySelector(`[data-id="${one}"]`)?.contains(document.activeElement), id),
-      "the focus stays in the row");
+    assert.ok(
+      await page.evaluate(
+        (one) => document.querySelector(`[data-id="${one}"]`)?.contains(document.activeElement),
+        id,
+      ),
+      "the focus stays in the row",
+    );
     await page.getByRole("status").filter({ hasText: "published" }).waitFor();
     await clean();
   });
@@ -162,8 +182,11 @@ describe("the outbox", () => {
     await settled(page);
     const button = page.locator('[data-act="attempts"]').first();
     await button.click();
-    assert.equal(await page.locator('[data-act="attempts"]').first().getAttribute("aria-expanded"), "true");
-    assert.ok(await page.locator(".attempts li").count() > 0);
+    assert.equal(
+      await page.locator('[data-act="attempts"]').first().getAttribute("aria-expanded"),
+      "true",
+    );
+    assert.ok((await page.locator(".attempts li").count()) > 0);
   });
 });
 
@@ -188,10 +211,13 @@ describe("a generation", () => {
 /** Presses Tab until the focus is on what the selector (and its text) names. */
 async function tabTo(selector, text = "") {
   for (let step = 0; step < 400; step += 1) {
-    const found = await page.evaluate(([wanted, words]) => {
-      const at = document.activeElement;
-      return Boolean(at?.matches(wanted) && (!words || at.textContent.trim() === words));
-    }, [selector, text]);
+    const found = await page.evaluate(
+      ([wanted, words]) => {
+        const at = document.activeElement;
+        return Boolean(at?.matches(wanted) && (!words || at.textContent.trim() === words));
+      },
+      [selector, text],
+    );
     if (found) {
       const ring = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
       assert.notEqual(ring, "none", `${selector} shows no focus`);

@@ -3,12 +3,17 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
 import { contrasts, launch, openPage, overflow, settled, signIn } from "./browser.mjs";
-import { ADMIN_TOKEN, API_KEY, HOSTILE, startMock } from "./mock.mjs";
+import { HOSTILE } from "./fixtures.mjs";
+import { ADMIN_TOKEN, API_KEY, startMock } from "./mock.mjs";
 
 let chrome, mock, page, context, faults;
 
-before(async () => { chrome = await launch(); });
-after(async () => { await chrome?.close(); });
+before(async () => {
+  chrome = await launch();
+});
+after(async () => {
+  await chrome?.close();
+});
 afterEach(async () => {
   const violations = await page?.evaluate(() => window.__violations).catch(() => []);
   await context?.close();
@@ -24,9 +29,11 @@ async function open({ route = "", token = API_KEY, scenario, browser = {}, ...op
   await settled(page);
 }
 
-const figure = (label) => page.locator(".figure", { hasText: label }).locator("strong").textContent();
+const figure = (label) =>
+  page.locator(".figure", { hasText: label }).locator("strong").textContent();
 const row = (id) => page.locator(`tbody[data-id="${id}"]`);
-const find = (state, field) => mock.state[field].find((item) => (item.state ?? item.status) === state);
+const find = (state, field) =>
+  mock.state[field].find((item) => (item.state ?? item.status) === state);
 const dollars = (microUsd, digits = 2) => `$${(microUsd / 1e6).toFixed(digits)}`;
 
 it("shows the figures that the service gives", async () => {
@@ -38,7 +45,10 @@ it("shows the figures that the service gives", async () => {
   assert.equal(await figure("Waiting for you"), "4");
   assert.equal(await figure("Spent"), dollars(spent));
   assert.equal(await figure("Not bought twice"), dollars(saved));
-  assert.match(await page.locator("h1").textContent(), /^11 rows are stuck, with \$\d+\.\d\d in them\.$/);
+  assert.match(
+    await page.locator("h1").textContent(),
+    /^11 rows are stuck, with \$\d+\.\d\d in them\.$/,
+  );
   assert.match(await page.locator(".stuck").textContent(), /5 dead.*rest_cannot_create/s);
   assert.match(await page.locator(".side").textContent(), /0\.042%/);
 });
@@ -46,7 +56,9 @@ it("shows the figures that the service gives", async () => {
 it("says every figure of a chart in words too", async () => {
   await open();
   const first = mock.state.usage[0].day;
-  const spent = mock.state.usage.filter((entry) => entry.day === first).reduce((sum, entry) => sum + entry.costMicroUsd, 0);
+  const spent = mock.state.usage
+    .filter((entry) => entry.day === first)
+    .reduce((sum, entry) => sum + entry.costMicroUsd, 0);
   // A part of the page that comes late draws the chart anew, at its last day.
   let reading = "";
   for (let tries = 0; tries < 20 && !reading.includes(dollars(spent)); tries += 1) {
@@ -67,18 +79,26 @@ it("requeues a whole group from the overview", async () => {
   assert.match(await dialog.textContent(), /Cost at Gemini\$0\.00/);
   await dialog.getByRole("button", { name: "Requeue 5" }).click();
   await dialog.waitFor({ state: "detached" });
-  await page.waitForFunction(() => document.querySelector(".figure.key-dead strong")?.textContent === "2");
+  await page.waitForFunction(
+    () => document.querySelector(".figure.key-dead strong")?.textContent === "2",
+  );
   assert.equal(mock.state.seen.filter((call) => call.method === "POST").length, 5);
 });
 
 it("cancels a delivery once the person has agreed, and not before", async () => {
   await open({ route: "#/outbox?status=pending" });
   const { id } = find("pending", "deliveries");
-  await row(id).getByRole("button", { name: /^Cancel/ }).click();
+  await row(id)
+    .getByRole("button", { name: /^Cancel/ })
+    .click();
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
   assert.equal(find("pending", "deliveries").id, id);
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.act), "cancel", "the focus returns to the button");
+  assert.equal(
+    await page.evaluate(() => document.activeElement.dataset.act),
+    "cancel",
+    "the focus returns to the button",
+  );
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Cancel delivery" }).click();
   await row(id).locator('[data-state="cancelled"]').waitFor();
@@ -97,7 +117,9 @@ it("shows what went wrong when a row has changed meanwhile", async () => {
   await open({ route: "#/outbox?status=dead" });
   const found = find("dead", "deliveries");
   found.status = "published";
-  await row(found.id).getByRole("button", { name: /^Requeue/ }).click();
+  await row(found.id)
+    .getByRole("button", { name: /^Requeue/ })
+    .click();
   await page.getByRole("status").filter({ hasText: "Its state has changed" }).waitFor();
 });
 
@@ -105,18 +127,24 @@ it("says what buying again costs, from the stored usage, and asks for a reason",
   await open({ route: "#/generations?state=held" });
   await page.getByRole("link", { name: "Twelve shrines along the old salt road" }).click();
   await page.locator('[data-act="regenerate"]').click();
-  const held = mock.state.generations.find((item) => item.topic === "Twelve shrines along the old salt road");
+  const held = mock.state.generations.find(
+    (item) => item.topic === "Twelve shrines along the old salt road",
+  );
   const dialog = page.getByRole("dialog");
   const words = await dialog.textContent();
   assert.ok(words.includes(`about ${dollars(held.cost.microUsd, 4)}`), words);
   assert.ok(words.includes(held.usage.promptTokens.toLocaleString("en-US")), words);
-  const confirm = dialog.getByRole("button", { name: `Buy again for about ${dollars(held.cost.microUsd, 4)}` });
+  const confirm = dialog.getByRole("button", {
+    name: `Buy again for about ${dollars(held.cost.microUsd, 4)}`,
+  });
   await confirm.click();
   assert.equal(mock.state.audit.length, 0, "no reason, no purchase");
   await dialog.getByLabel("Reason").fill("The limit was too low");
   await confirm.click();
   await page.locator('.verdict [data-state="running"]').waitFor();
-  assert.deepEqual(mock.state.audit, [{ id: held.id, action: "regenerate", reason: "The limit was too low" }]);
+  assert.deepEqual(mock.state.audit, [
+    { id: held.id, action: "regenerate", reason: "The limit was too low" },
+  ]);
 });
 
 it("says the pipeline's average price where no usage is stored", async () => {
@@ -160,7 +188,11 @@ it("walks through 10,000 rows with no more than a page of them in the document",
   assert.equal(mock.state.deliveries.length, 10_000);
   for (let at = 50; at < 10_000; at += 50) {
     await page.getByRole("button", { name: "Older" }).click();
-    await page.getByText(`Rows ${(at + 1).toLocaleString("en-US")} to ${(at + 50).toLocaleString("en-US")}.`).waitFor();
+    await page
+      .getByText(
+        `Rows ${(at + 1).toLocaleString("en-US")} to ${(at + 50).toLocaleString("en-US")}.`,
+      )
+      .waitFor();
     assert.equal(await page.locator("tbody[data-id]").count(), 50);
   }
   await page.getByText("These are the last.").waitFor();
@@ -237,7 +269,11 @@ it("lets an admin look at one account or all, and shows faults of the configurat
   assert.match(await page.getByRole("alert").first().textContent(), /PRICES is not JSON/);
   await page.getByLabel("Account").selectOption("acme");
   await settled(page);
-  assert.ok(mock.state.seen.some((call) => call.url.includes("/api/v1/usage") && call.url.includes("account=acme")));
+  assert.ok(
+    mock.state.seen.some(
+      (call) => call.url.includes("/api/v1/usage") && call.url.includes("account=acme"),
+    ),
+  );
 });
 
 it("never puts the credential in an address that it asks for", async () => {
@@ -247,7 +283,11 @@ it("never puts the credential in an address that it asks for", async () => {
     await settled(page);
   }
   assert.ok(mock.state.seen.every((call) => !call.url.includes(API_KEY)));
-  assert.ok(mock.state.seen.filter((call) => call.url.startsWith("/api/")).every((call) => call.authorization === `Bearer ${API_KEY}`));
+  assert.ok(
+    mock.state.seen
+      .filter((call) => call.url.startsWith("/api/"))
+      .every((call) => call.authorization === `Bearer ${API_KEY}`),
+  );
 });
 
 it("speaks Japanese to a Japanese browser, in yen where a rate is configured", async () => {
@@ -264,9 +304,14 @@ it("names every control and labels every field", async () => {
   for (const route of ["overview", "outbox", "generations", "usage"]) {
     await page.goto(`${mock.url}/#/${route}`);
     await settled(page);
-    const nameless = await page.evaluate(() => [...document.querySelectorAll("button, a, input, select, textarea")]
-      .filter((one) => !(one.getAttribute("aria-label") || one.textContent.trim() || one.labels?.length))
-      .map((one) => one.outerHTML));
+    const nameless = await page.evaluate(() =>
+      [...document.querySelectorAll("button, a, input, select, textarea")]
+        .filter(
+          (one) =>
+            !(one.getAttribute("aria-label") || one.textContent.trim() || one.labels?.length),
+        )
+        .map((one) => one.outerHTML),
+    );
     assert.deepEqual(nameless, [], route);
     assert.equal(await page.locator("h1").count(), 1);
     const twice = await page.evaluate(() => {

@@ -162,6 +162,8 @@ fn thirty_days_after_its_last_delivery_a_generation_is_gone_and_its_figures_stay
         world.db.texts("SELECT status FROM deliveries"),
         ["published"]
     );
+    let published = || world.db.integers("SELECT SUM(published) FROM usage_days");
+    assert_eq!(published(), [1]);
     let path = format!("/api/v1/generations/{}", first.id());
     world.pass_ms(29 * DAY * 60_000 + 20 * 60 * 60_000);
     world.pass_minutes(11);
@@ -179,6 +181,7 @@ fn thirty_days_after_its_last_delivery_a_generation_is_gone_and_its_figures_stay
         world.db.integers("SELECT SUM(generations) FROM usage_days"),
         [1]
     );
+    assert_eq!(published(), [1]);
     assert_eq!(
         world
             .ask(&isolate, &Call::of("article 1").to(&[("hook", "in")]))

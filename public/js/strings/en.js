@@ -9,7 +9,8 @@ export const en = {
   "copy": "Copy text",
   "copied": "Copied.",
   "copyFailed": "The browser did not allow copying.",
-  "offline": "You are offline. What you see was loaded earlier; nothing can be changed until the connection is back.",
+  "offline":
+    "You are offline. What you see was loaded earlier; nothing can be changed until the connection is back.",
   "signout": "Sign out",
   "theme": "Switch between light and dark",
   "theme.light": "Light theme.",
@@ -40,8 +41,14 @@ export const en = {
   "overview.updated": "As of {time}, {zone}",
   "overview.offline": "Offline: figures from earlier",
   "headline.stuck": { one: "One row is stuck.", other: "{n} rows are stuck." },
-  "headline.stuckMoney": { one: "One row is stuck, with {money} in it.", other: "{n} rows are stuck, with {money} in them." },
-  "headline.owed": { one: "Nothing is stuck. One output is on its way.", other: "Nothing is stuck. {n} outputs are on their way." },
+  "headline.stuckMoney": {
+    one: "One row is stuck, with {money} in it.",
+    other: "{n} rows are stuck, with {money} in them.",
+  },
+  "headline.owed": {
+    one: "Nothing is stuck. One output is on its way.",
+    other: "Nothing is stuck. {n} outputs are on their way.",
+  },
   "headline.clear": "Nothing is stuck, nothing is owed.",
   "counters.label": "Where the outputs are",
   "figure.published": "Published",
@@ -58,7 +65,8 @@ export const en = {
   "figure.savedNote": { one: "{n} replay in 30 days", other: "{n} replays in 30 days" },
 
   "stuck.title": "Stuck, and why",
-  "stuck.noneLine": "Rows appear here when a destination refuses, an answer is held or unknown, or a delivery is late.",
+  "stuck.noneLine":
+    "Rows appear here when a destination refuses, an answer is held or unknown, or a delivery is late.",
   "stuck.more": { one: "and one more reason", other: "and {n} more reasons" },
   "stuck.oldest": "oldest",
   "stuck.see": "See the rows",
@@ -71,7 +79,10 @@ export const en = {
   "money.title": "Bought, and not bought twice",
   "money.empty": "Nothing was bought in this time.",
   "money.emptyLine": "Each generation and each replay will be counted here.",
-  "chart.spent": { one: "{money} spent on {n} generation", other: "{money} spent on {n} generations" },
+  "chart.spent": {
+    one: "{money} spent on {n} generation",
+    other: "{money} spent on {n} generations",
+  },
   "chart.saved": { one: "{money} saved by {n} replay", other: "{money} saved by {n} replays" },
   "chart.keys": "Spend and savings by day. Left and right arrows move through the days.",
   "chart.table": "The same figures as a table",
@@ -88,7 +99,10 @@ export const en = {
   "kv.none": "No figure yet. The admin token, or the next digest, shows it.",
   "digest.title": "Digest",
   "digest.latest": "Latest",
-  "health.title": { one: "The configuration has a fault.", other: "The configuration has {n} faults." },
+  "health.title": {
+    one: "The configuration has a fault.",
+    other: "The configuration has {n} faults.",
+  },
 
   "filter.status": "Status",
   "filter.state": "State",
@@ -137,7 +151,8 @@ export const en = {
   "generation.noOutput.superseded": "This try left nothing.",
   "generation.deliveries": "Deliveries",
   "generation.noDeliveries": "Owed to nobody.",
-  "generation.noDeliveriesLine": "The request named no destination; the output is kept for its caller.",
+  "generation.noDeliveriesLine":
+    "The request named no destination; the output is kept for its caller.",
   "generation.cost": "Cost",
   "generation.noUsage": "No usage is stored for it.",
   "generation.facts": "Particulars",
@@ -184,18 +199,27 @@ export const en = {
   "state.outcome_unknown": "outcome unknown",
   "state.stale": "late",
   "meaning.generation.queued": "Accepted, and waiting for a runner. Nothing is spent yet.",
-  "meaning.generation.running": "Gemini is at work. A repeat of the request joins this one; it does not buy another.",
-  "meaning.generation.generated": "Paid for and stored. A repeat of the request gets this output and costs nothing.",
-  "meaning.generation.held": "Paid for and stored, but not fit to publish by itself. It waits for your decision.",
-  "meaning.generation.failed": "Refused for certain, so nothing was spent and the same request may be tried again.",
-  "meaning.generation.unknown": "Sent, but no answer came back: it may have been billed. Repeats are refused until that is settled.",
-  "meaning.generation.superseded": "A later run took over. What this one left is kept as evidence and never published.",
-  "meaning.delivery.waiting": "Written with its generation; it becomes due once there is an output.",
+  "meaning.generation.running":
+    "Gemini is at work. A repeat of the request joins this one; it does not buy another.",
+  "meaning.generation.generated":
+    "Paid for and stored. A repeat of the request gets this output and costs nothing.",
+  "meaning.generation.held":
+    "Paid for and stored, but not fit to publish by itself. It waits for your decision.",
+  "meaning.generation.failed":
+    "Refused for certain, so nothing was spent and the same request may be tried again.",
+  "meaning.generation.unknown":
+    "Sent, but no answer came back: it may have been billed. Repeats are refused until that is settled.",
+  "meaning.generation.superseded":
+    "A later run took over. What this one left is kept as evidence and never published.",
+  "meaning.delivery.waiting":
+    "Written with its generation; it becomes due once there is an output.",
   "meaning.delivery.pending": "Owed. It is tried when due, and again after a passing failure.",
   "meaning.delivery.published": "The destination has it.",
-  "meaning.delivery.dead": "Given up: refused for good, or out of attempts. The output is safe; requeue once the cause is repaired.",
+  "meaning.delivery.dead":
+    "Given up: refused for good, or out of attempts. The output is safe; requeue once the cause is repaired.",
   "meaning.delivery.cancelled": "Taken out of line by a person.",
-  "meaning.delivery.outcome_unknown": "Sent, but nobody can say whether it arrived. Look at the destination before you requeue.",
+  "meaning.delivery.outcome_unknown":
+    "Sent, but nobody can say whether it arrived. Look at the destination before you requeue.",
 
   "dialog.back": "Go back",
   "dialog.reason": "Reason",
@@ -206,42 +230,53 @@ export const en = {
   "price.paid": "{money} was already paid for this output.",
   "price.none": "Nothing new is bought.",
   "price.about": "about {money}",
-  "price.usage": "The price of its stored usage: {prompt} prompt and {output} output tokens of {model}.",
-  "price.average": { one: "No usage is stored. This is what {n} generation of the pipeline cost.", other: "No usage is stored. This is the average of {n} generations of the pipeline." },
+  "price.usage":
+    "The price of its stored usage: {prompt} prompt and {output} output tokens of {model}.",
+  "price.average": {
+    one: "No usage is stored. This is what {n} generation of the pipeline cost.",
+    other: "No usage is stored. This is the average of {n} generations of the pipeline.",
+  },
   "price.unknown": "not known",
   "price.unknownNote": "No usage is stored, and the pipeline has no earlier price.",
   "requeue.button": "Requeue",
   "requeue.of": "Requeue {of}",
   "requeue.title": "Send it again?",
-  "requeue.maybeTwice": "{publisher} may already have this output. If it does and can't tell a repeat, it will have it twice.",
+  "requeue.maybeTwice":
+    "{publisher} may already have this output. If it does and can't tell a repeat, it will have it twice.",
   "requeue.confirm": "Requeue",
   "requeue.done": "Back in line. The next drain sends it.",
   "requeueAll.button": "Requeue {n}",
   "requeueAll.title": { one: "Requeue {n} delivery?", other: "Requeue {n} deliveries?" },
-  "requeueAll.line": "They get fresh attempts. Do this once the cause is repaired: otherwise they come back here.",
+  "requeueAll.line":
+    "They get fresh attempts. Do this once the cause is repaired: otherwise they come back here.",
   "requeueAll.confirm": "Requeue {n}",
   "cancel.button": "Cancel",
   "cancel.of": "Cancel {of}",
   "cancel.title": "Cancel this delivery?",
-  "cancel.line": "{target} will not be sent to {publisher}. The output stays stored, and the delivery can be requeued.",
+  "cancel.line":
+    "{target} will not be sent to {publisher}. The output stays stored, and the delivery can be requeued.",
   "cancel.confirm": "Cancel delivery",
   "cancel.done": "Cancelled. The output stays stored.",
   "resolve.publish.button": "Publish as it is",
   "resolve.publish.title": "Publish this output as it is?",
-  "resolve.publish.held": "It was held for a reason; look at the output first. Its deliveries become due at once.",
+  "resolve.publish.held":
+    "It was held for a reason; look at the output first. Its deliveries become due at once.",
   "resolve.publish.confirm": "Publish",
   "resolve.publish.done": "Released. Its deliveries are due now.",
   "resolve.regenerate.button": "Regenerate",
   "resolve.regenerate.title": "Buy this generation again?",
-  "resolve.regenerate.held": "Gemini is called again now. The held output is kept as evidence, and is not published.",
-  "resolve.regenerate.unknown": "Gemini is called again now. If the first call was billed, this pays a second time.",
+  "resolve.regenerate.held":
+    "Gemini is called again now. The held output is kept as evidence, and is not published.",
+  "resolve.regenerate.unknown":
+    "Gemini is called again now. If the first call was billed, this pays a second time.",
   "resolve.regenerate.confirm": "Buy again",
   "resolve.regenerate.confirmAbout": "Buy again for about {money}",
   "resolve.regenerate.done": "Running again.",
   "resolve.abandon.button": "Abandon",
   "resolve.abandon.title": "Abandon this generation?",
   "resolve.abandon.held": "It will not be published. The output stays stored until it is purged.",
-  "resolve.abandon.unknown": "Its key is freed: the next request of the same kind is fresh and is bought. Evidence that comes late is not published.",
+  "resolve.abandon.unknown":
+    "Its key is freed: the next request of the same kind is fresh and is bought. Evidence that comes late is not published.",
   "resolve.abandon.confirm": "Abandon",
   "resolve.abandon.done": "Abandoned.",
   "follow.now": "Now {state}.",
@@ -251,7 +286,8 @@ export const en = {
   "fault.request": "Request",
   "problem.offline": "No connection to the service. What is stored there is safe.",
   "problem.timeout": "The service took longer than 30 seconds to answer.",
-  "problem.bad_answer": "The answer was not the service's own. Something stands between this page and it.",
+  "problem.bad_answer":
+    "The answer was not the service's own. Something stands between this page and it.",
   "problem.wait": { one: "Try again in {n} second.", other: "Try again in {n} seconds." },
   "problem.unauthenticated": "The key or token is not accepted.",
   "problem.forbidden": "This key may not do that.",
@@ -263,7 +299,8 @@ export const en = {
   "problem.credits_exhausted": "Today's credits are used up.",
   "problem.store_unavailable": "The database does not answer.",
   "problem.dedup_unavailable": "No store can tell whether a request is new.",
-  "problem.misconfigured": "The Worker is not configured rightly; /admin/health says what is wrong.",
+  "problem.misconfigured":
+    "The Worker is not configured rightly; /admin/health says what is wrong.",
   "problem.internal": "Something failed inside.",
   "problem.generation_in_progress": "It is running.",
   "problem.request_reconciliation_pending": "Whether it was bought is still being settled.",

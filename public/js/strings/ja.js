@@ -34,7 +34,8 @@ export const ja = {
   "signin.remember": "このタブを閉じるまでサインインしたままにする",
   "signin.button": "サインイン",
   "signin.refused": "このキーまたはトークンは登録されていないか、失効しています。",
-  "signin.ended": "キーまたはトークンが受け付けられなくなりました。もう一度サインインしてください。",
+  "signin.ended":
+    "キーまたはトークンが受け付けられなくなりました。もう一度サインインしてください。",
 
   "overview.loading": "集計を読み込んでいます…",
   "overview.updated": "{time} 時点（{zone}）",
@@ -84,7 +85,8 @@ export const ja = {
   "sites.all": "全 {n} サイト",
   "kv.title": "KVエラー率（7日）",
   "kv.under": "警告の基準 {limit} を下回っています。",
-  "kv.over": "{limit} を超えました。KVで判断できない要求は拒否されるか、D1の読み取りが必要になります。",
+  "kv.over":
+    "{limit} を超えました。KVで判断できない要求は拒否されるか、D1の読み取りが必要になります。",
   "kv.none": "まだ数値がありません。管理トークンか次のダイジェストで確認できます。",
   "digest.title": "ダイジェスト",
   "digest.latest": "最新",
@@ -137,7 +139,8 @@ export const ja = {
   "generation.noOutput.superseded": "この試行は何も残していません。",
   "generation.deliveries": "配信",
   "generation.noDeliveries": "配信先はありません。",
-  "generation.noDeliveriesLine": "リクエストに配信先の指定がなく、出力は呼び出し元のために保存されています。",
+  "generation.noDeliveriesLine":
+    "リクエストに配信先の指定がなく、出力は呼び出し元のために保存されています。",
   "generation.cost": "費用",
   "generation.noUsage": "使用量は保存されていません。",
   "generation.facts": "詳細",
@@ -184,18 +187,26 @@ export const ja = {
   "state.outcome_unknown": "到達不明",
   "state.stale": "遅延",
   "meaning.generation.queued": "受け付け済みで、実行を待っています。費用はまだ発生していません。",
-  "meaning.generation.running": "Gemini が処理中です。同じリクエストはこの生成に合流し、二重には購入しません。",
-  "meaning.generation.generated": "支払い済みで保存済みです。同じリクエストにはこの出力が無料で返ります。",
-  "meaning.generation.held": "支払い済みで保存済みですが、そのままでは公開できません。あなたの判断を待っています。",
-  "meaning.generation.failed": "確実に拒否されました。費用は発生せず、同じリクエストを再度試せます。",
-  "meaning.generation.unknown": "送信しましたが応答がありません。課金された可能性があり、決着するまで同じリクエストは拒否されます。",
-  "meaning.generation.superseded": "後の実行が引き継ぎました。この試行の結果は証拠として残り、公開されません。",
+  "meaning.generation.running":
+    "Gemini が処理中です。同じリクエストはこの生成に合流し、二重には購入しません。",
+  "meaning.generation.generated":
+    "支払い済みで保存済みです。同じリクエストにはこの出力が無料で返ります。",
+  "meaning.generation.held":
+    "支払い済みで保存済みですが、そのままでは公開できません。あなたの判断を待っています。",
+  "meaning.generation.failed":
+    "確実に拒否されました。費用は発生せず、同じリクエストを再度試せます。",
+  "meaning.generation.unknown":
+    "送信しましたが応答がありません。課金された可能性があり、決着するまで同じリクエストは拒否されます。",
+  "meaning.generation.superseded":
+    "後の実行が引き継ぎました。この試行の結果は証拠として残り、公開されません。",
   "meaning.delivery.waiting": "生成と同時に記録され、出力ができると配信対象になります。",
   "meaning.delivery.pending": "未配信です。期限が来ると試行し、一時的な失敗なら再試行します。",
   "meaning.delivery.published": "配信先に届いています。",
-  "meaning.delivery.dead": "恒久的に拒否されたか、試行回数を使い切りました。出力は無事です。原因を直してから再配信してください。",
+  "meaning.delivery.dead":
+    "恒久的に拒否されたか、試行回数を使い切りました。出力は無事です。原因を直してから再配信してください。",
   "meaning.delivery.cancelled": "人の操作で取り消されました。",
-  "meaning.delivery.outcome_unknown": "送信しましたが、届いたかどうか分かりません。再配信の前に配信先を確認してください。",
+  "meaning.delivery.outcome_unknown":
+    "送信しましたが、届いたかどうか分かりません。再配信の前に配信先を確認してください。",
 
   "dialog.back": "戻る",
   "dialog.reason": "理由",
@@ -213,35 +224,42 @@ export const ja = {
   "requeue.button": "再配信",
   "requeue.of": "{of} を再配信",
   "requeue.title": "もう一度送りますか？",
-  "requeue.maybeTwice": "{publisher} にはすでに届いている可能性があります。重複を判別できない配信先では二重になります。",
+  "requeue.maybeTwice":
+    "{publisher} にはすでに届いている可能性があります。重複を判別できない配信先では二重になります。",
   "requeue.confirm": "再配信する",
   "requeue.done": "配信待ちに戻しました。次の処理で送信されます。",
   "requeueAll.button": "{n} 件を再配信",
   "requeueAll.title": "{n} 件を再配信しますか？",
-  "requeueAll.line": "試行回数は最初からになります。原因を直してから実行してください。直っていなければ、またここに戻ります。",
+  "requeueAll.line":
+    "試行回数は最初からになります。原因を直してから実行してください。直っていなければ、またここに戻ります。",
   "requeueAll.confirm": "{n} 件を再配信する",
   "cancel.button": "取り消す",
   "cancel.of": "{of} を取り消す",
   "cancel.title": "この配信を取り消しますか？",
-  "cancel.line": "{target} は {publisher} に送信されません。出力は保存されたままで、後から再配信できます。",
+  "cancel.line":
+    "{target} は {publisher} に送信されません。出力は保存されたままで、後から再配信できます。",
   "cancel.confirm": "配信を取り消す",
   "cancel.done": "取り消しました。出力は保存されています。",
   "resolve.publish.button": "このまま公開",
   "resolve.publish.title": "この出力をこのまま公開しますか？",
-  "resolve.publish.held": "保留には理由があります。先に出力を確認してください。配信はすぐに始まります。",
+  "resolve.publish.held":
+    "保留には理由があります。先に出力を確認してください。配信はすぐに始まります。",
   "resolve.publish.confirm": "公開する",
   "resolve.publish.done": "公開を許可しました。配信が始まります。",
   "resolve.regenerate.button": "再生成",
   "resolve.regenerate.title": "もう一度購入しますか？",
-  "resolve.regenerate.held": "今すぐ Gemini を呼び出します。保留中の出力は残りますが、公開されません。",
-  "resolve.regenerate.unknown": "今すぐ Gemini を呼び出します。最初の呼び出しが課金されていれば、二重の支払いになります。",
+  "resolve.regenerate.held":
+    "今すぐ Gemini を呼び出します。保留中の出力は残りますが、公開されません。",
+  "resolve.regenerate.unknown":
+    "今すぐ Gemini を呼び出します。最初の呼び出しが課金されていれば、二重の支払いになります。",
   "resolve.regenerate.confirm": "再購入する",
   "resolve.regenerate.confirmAbout": "約 {money} で再購入する",
   "resolve.regenerate.done": "再生成を始めました。",
   "resolve.abandon.button": "破棄",
   "resolve.abandon.title": "この生成を破棄しますか？",
   "resolve.abandon.held": "公開されません。出力は保存期間が終わるまで残ります。",
-  "resolve.abandon.unknown": "キーは解放され、次の同じリクエストは新規として購入されます。後から見つかった結果は公開されません。",
+  "resolve.abandon.unknown":
+    "キーは解放され、次の同じリクエストは新規として購入されます。後から見つかった結果は公開されません。",
   "resolve.abandon.confirm": "破棄する",
   "resolve.abandon.done": "破棄しました。",
   "follow.now": "現在の状態：{state}",

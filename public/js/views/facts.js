@@ -7,33 +7,44 @@ import { session } from "../session.js";
 import { faultText } from "../states.js";
 
 /**
- * Everything the page needs. Usage must be there; a part that fails otherwise leaves its place empty.
+ * The health report, for an administrator: of a Worker that is not well, too.
+ * @param {AbortSignal} signal
+ */
+export async function healthOf(signal) {
+  if (session()?.kind !== "admin") return null;
+  return read("/admin/health", {}, signal).catch(() => null);
+}
+
+/**
+ * Everything the page needs. Usage must be there; any other part that fails leaves its place
+ * empty.
  * @param {AbortSignal} signal
  */
 export async function gather(signal) {
   const admin = session()?.kind === "admin";
   const lone = !admin || Boolean(session()?.account);
   /** @param {string} path @param {Record<string, any>} [parameters] */
-  const may = (path, parameters) => read(path, parameters, signal).catch((error) => {
-    if (error instanceof ApiError && error.code !== "offline" && error.status !== 401) return null;
-    throw error;
-  });
+  const may = (path, parameters) =>
+    read(path, parameters, signal).catch((error) => {
+      if (error instanceof ApiError && error.code !== "offline" && error.status !== 401)
+        return null;
+      throw error;
+    });
   const account = lone ? await may("/api/v1/account") : null;
   useZone(account?.timezone);
   const from = dayOf(new Date(Date.now() - (DAYS - 1) * 86_400_000));
-  const [usage, dead, outcome, pending, published, held, unknown, digest, health] = await Promise.all([
+  const [usage, dead, outcome, pending, held, unknown, digest, health] = await Promise.all([
     read("/api/v1/usage", { from, group_by: "day,site" }, signal),
     may("/api/v1/outbox", { status: "dead" }),
     may("/api/v1/outbox", { status: "outcome_unknown" }),
     may("/api/v1/outbox", { status: "pending" }),
-    may("/api/v1/outbox", { status: "published" }),
     may("/api/v1/generations", { state: "held" }),
     may("/api/v1/generations", { state: "unknown" }),
     may("/api/v1/digest"),
-    admin ? may("/admin/health") : null,
+    healthOf(signal),
   ]);
   useCurrency(usage.currency);
-  return { account, usage, dead, outcome, pending, published, held, unknown, digest, health };
+  return { account, usage, dead, outcome, pending, held, unknown, digest, health };
 }
 
 /** @typedef {Awaited<ReturnType<typeof gather>>} Facts */
@@ -46,28 +57,31 @@ export async function gather(signal) {
 export function tally(facts) {
   const risk = facts.usage.atRisk ?? {};
   /** @param {any} given @param {any} page */
-  const of = (given, page) => typeof given?.count === "number"
-    ? { n: given.count, words: count(given.count) }
-    : { n: page?.items?.length ?? 0, words: page ? count(page.items.length) + (page.nextCursor ? "+" : "") : "–" };
+  const of = (given, page) =>
+    typeof given?.count === "number"
+      ? { n: given.count, words: count(given.count) }
+      : {
+          n: page?.items?.length ?? 0,
+          words: page ? count(page.items.length) + (page.nextCursor ? "+" : "") : "–",
+        };
   return {
     owed: of(risk.pending, facts.pending),
     held: of(risk.held, facts.held),
     unknown: of(risk.unknown, facts.unknown),
     dead: of(risk.dead, facts.dead),
     outcome: of(risk.outcomeUnknown, facts.outcome),
-    today: publishedToday(facts),
+    today: published(facts),
   };
 }
 
-/** @param {Facts} facts */
-function publishedToday(facts) {
-  const given = facts.usage.publishedToday;
-  if (typeof given === "number") return { n: given, words: count(given) };
-  const items = facts.published?.items ?? [];
+/**
+ * What was published of today's generations.
+ * @param {Facts} facts
+ */
+function published(facts) {
   const today = dayOf(new Date());
-  const n = items.filter((/** @type {any} */ item) =>
-    item.publishedAt && dayOf(new Date(item.publishedAt)) === today).length;
-  return { n, words: facts.published ? count(n) + (n === items.length && facts.published.nextCursor ? "+" : "") : "–" };
+  const n = sum(facts.usage.items, "published", (item) => item.day === today);
+  return { n, words: count(n) };
 }
 
 /**
@@ -87,8 +101,11 @@ function publishedToday(facts) {
  */
 export function stuckGroups(facts) {
   return [
-    ...groupDeliveries(facts.dead), ...groupDeliveries(facts.outcome), ...staleGroup(facts),
-    ...groupGenerations(facts.held), ...groupGenerations(facts.unknown),
+    ...groupDeliveries(facts.dead),
+    ...groupDeliveries(facts.outcome),
+    ...staleGroup(facts),
+    ...groupGenerations(facts.held),
+    ...groupGenerations(facts.unknown),
   ].sort((left, right) => right.items.length - left.items.length);
 }
 
@@ -97,7 +114,12 @@ export function stuckGroups(facts) {
  * @returns {Group[]}
  */
 function groupDeliveries(page) {
-  return gatherGroups(page, "delivery", (item) => item.publisher, (item) => faultText(item.error) || lastExcerpt(item));
+  return gatherGroups(
+    page,
+    "delivery",
+    (item) => item.publisher,
+    (item) => faultText(item.error) || lastExcerpt(item),
+  );
 }
 
 /**
@@ -105,8 +127,15 @@ function groupDeliveries(page) {
  * @returns {Group[]}
  */
 function groupGenerations(page) {
-  return gatherGroups(page, "generation", (item) => `${item.site} / ${item.pipeline}`,
-    (item) => faultText(item.detail ?? item.reason) || finish(item) || (item.state === "unknown" ? t("stuck.unknown") : ""));
+  return gatherGroups(
+    page,
+    "generation",
+    (item) => `${item.site} / ${item.pipeline}`,
+    (item) =>
+      faultText(item.detail ?? item.reason) ||
+      finish(item) ||
+      (item.state === "unknown" ? t("stuck.unknown") : ""),
+  );
 }
 
 /** @param {any} item */
@@ -126,14 +155,20 @@ function lastExcerpt(item) {
  * @returns {Group[]}
  */
 function staleGroup(facts) {
-  const minutes = facts.health?.staleMinutes ?? facts.account?.limits?.staleMinutes ?? STALE_MINUTES;
+  const minutes =
+    facts.health?.staleMinutes ?? facts.account?.limits?.staleMinutes ?? STALE_MINUTES;
   const before = Date.now() - minutes * 60_000;
-  const old = (facts.pending?.items ?? []).filter((/** @type {any} */ item) => new Date(item.createdAt).getTime() < before);
+  const old = (facts.pending?.items ?? []).filter(
+    (/** @type {any} */ item) => new Date(item.createdAt).getTime() < before,
+  );
   if (!old.length) return [];
   const page = { items: old, nextCursor: facts.pending.nextCursor };
-  return gatherGroups(page, "delivery", (item) => item.publisher,
-    (item) => faultText(item.error) || lastExcerpt(item) || t("stuck.stale", { n: minutes }))
-    .map((group) => ({ ...group, state: "stale" }));
+  return gatherGroups(
+    page,
+    "delivery",
+    (item) => item.publisher,
+    (item) => faultText(item.error) || lastExcerpt(item) || t("stuck.stale", { n: minutes }),
+  ).map((group) => ({ ...group, state: "stale" }));
 }
 
 /**
@@ -150,8 +185,14 @@ function gatherGroups(page, what, where, why) {
     const state = item.status ?? item.state;
     const key = JSON.stringify([where(item), why(item)]);
     /** @type {Group} */
-    const group = groups.get(key) ?? { state, where: where(item), why: why(item), items: [],
-      more: Boolean(page.nextCursor), what };
+    const group = groups.get(key) ?? {
+      state,
+      where: where(item),
+      why: why(item),
+      items: [],
+      more: Boolean(page.nextCursor),
+      what,
+    };
     group.items.push(item);
     groups.set(key, group);
   }

@@ -1,21 +1,40 @@
 /** The front page: what is owed, what is stuck and why, what was spent and what was not. */
 
 import { ApiError } from "../api.js";
-import { bars, gauge, ledger, ledgerTable, meter, strip } from "../charts.js";
+import { ledger, ledgerTable, strip } from "../charts.js";
 import { requeueAll } from "../actions.js";
 import { h, put } from "../dom.js";
-import { clock, count, dateTime, dayOf, money, percent, zone } from "../format.js";
+import { clock, count, dayOf, money, zone } from "../format.js";
 import { t } from "../i18n.js";
-import { empty, failure, heading, link, loading, priceOf, problemText, sample, say, shortId, when } from "../parts.js";
+import {
+  empty,
+  failure,
+  heading,
+  link,
+  loading,
+  priceOf,
+  problemText,
+  sample,
+  say,
+  shortId,
+  when,
+} from "../parts.js";
 import { mark, name } from "../states.js";
-import { byDay, gather, stuckGroups, sum, tally } from "./facts.js";
+import { sideParts } from "./side.js";
+import { byDay, gather, healthOf, stuckGroups, sum, tally } from "./facts.js";
 
 /** @typedef {import("../main.js").Page} Page */
 /** @typedef {import("./facts.js").Facts} Facts */
 /** @typedef {import("./facts.js").Group} Group */
 
 /** @type {Record<string, string>} */
-const TONES = { dead: "dead", held: "wait", unknown: "wait", outcome_unknown: "wait", stale: "owed" };
+const TONES = {
+  dead: "dead",
+  held: "wait",
+  unknown: "wait",
+  outcome_unknown: "wait",
+  stale: "owed",
+};
 
 /**
  * @param {Page} page
@@ -23,8 +42,15 @@ const TONES = { dead: "dead", held: "wait", unknown: "wait", outcome_unknown: "w
 export async function overview(page) {
   const body = h("div", {}, loading(10));
   const stamp = h("span", { class: "quiet", "data-part": "stamp" });
-  const title = heading(t("overview.loading"), h("div", { class: "beside" }, stamp,
-    h("button", { type: "button", onclick: () => refresh() }, t("refresh"))));
+  const title = heading(
+    t("overview.loading"),
+    h(
+      "div",
+      { class: "beside" },
+      stamp,
+      h("button", { type: "button", onclick: () => refresh() }, t("refresh")),
+    ),
+  );
   put(page.root, title, body);
 
   async function refresh() {
@@ -40,8 +66,11 @@ export async function overview(page) {
       if (error instanceof ApiError && error.code === "offline" && body.querySelector(".figures")) {
         put(stamp, t("overview.offline"));
       } else {
+        // What is wrong with the configuration is often why nothing else can be read.
+        const health = await healthOf(page.signal);
+        if (page.signal.aborted) return;
         put(/** @type {Element} */ (title.querySelector("h1")), t("nav.overview"));
-        put(body, failure(error, refresh));
+        put(body, healthNote(health), failure(error, refresh));
       }
     } finally {
       body.removeAttribute("aria-busy");
@@ -49,7 +78,9 @@ export async function overview(page) {
   }
 
   const timer = setInterval(() => {
-    const inUse = document.querySelector("dialog") || body.querySelector(":focus-visible, .figures-table[open]");
+    const inUse =
+      document.querySelector("dialog") ||
+      body.querySelector(":focus-visible, .figures-table[open]");
     if (document.visibilityState === "visible" && !inUse) refresh();
   }, REFRESH_MS);
   page.signal.addEventListener("abort", () => clearInterval(timer));
@@ -62,7 +93,10 @@ function headline(facts) {
   const stuck = held.n + unknown.n + dead.n + outcome.n;
   const risk = facts.usage.atRisk;
   if (stuck && risk) {
-    const paid = ["held", "unknown", "dead", "outcomeUnknown"].reduce((all, key) => all + (risk[key]?.microUsd ?? 0), 0);
+    const paid = ["held", "unknown", "dead", "outcomeUnknown"].reduce(
+      (all, key) => all + (risk[key]?.microUsd ?? 0),
+      0,
+    );
     return t("headline.stuckMoney", { n: stuck, money: money(paid) });
   }
   if (stuck) return t("headline.stuck", { n: stuck });
@@ -78,17 +112,29 @@ function show(facts, refresh) {
   return [
     healthNote(facts.health),
     counters(facts),
-    h("div", { class: "columns" },
-      h("div", {},
-        h("section", { "aria-labelledby": "stuck" },
-          h("h2", { id: "stuck" }, t("stuck.title")), stuckList(facts, refresh)),
-        h("section", { "aria-labelledby": "money" },
+    h(
+      "div",
+      { class: "columns" },
+      h(
+        "div",
+        {},
+        h(
+          "section",
+          { "aria-labelledby": "stuck" },
+          h("h2", { id: "stuck" }, t("stuck.title")),
+          stuckList(facts, refresh),
+        ),
+        h(
+          "section",
+          { "aria-labelledby": "money" },
           h("h2", { id: "money" }, t("money.title")),
           days.some((day) => day.spent || day.saved || day.generations || day.replays)
             ? [ledger(days), ledgerTable(days)]
-            : empty(t("money.empty"), t("money.emptyLine"), sample()))),
-      h("div", { class: "side" },
-        riskPart(facts), creditPart(facts.account), sitePart(facts.usage), kvPart(facts), digestPart(facts.digest))),
+            : empty(t("money.empty"), t("money.emptyLine"), sample()),
+        ),
+      ),
+      h("div", { class: "side" }, sideParts(facts)),
+    ),
   ];
 }
 
@@ -99,22 +145,53 @@ function counters(facts) {
   const totals = facts.usage.totals ?? {};
   const day = dayOf(new Date());
   const spentToday = sum(facts.usage.items, "costMicroUsd", (item) => item.day === day);
-  return h("section", { class: "counters", "aria-label": t("counters.label") },
+  return h(
+    "section",
+    { class: "counters", "aria-label": t("counters.label") },
     strip([
-      { tone: "done", value: today.n }, { tone: "owed", value: owed.n },
-      { tone: "wait", value: waiting }, { tone: "dead", value: dead.n },
+      { tone: "done", value: today.n },
+      { tone: "owed", value: owed.n },
+      { tone: "wait", value: waiting },
+      { tone: "dead", value: dead.n },
     ]),
-    h("ul", { class: "figures" },
-      figure("done", t("figure.published"), today.words, t("figure.today"), "outbox", { status: "published" }),
-      figure("owed", t("figure.owed"), owed.words, nextTry(facts.pending), "outbox", { status: "pending" }),
-      figure("wait", t("figure.waiting"), count(waiting),
+    h(
+      "ul",
+      { class: "figures" },
+      figure("done", t("figure.published"), today.words, t("figure.today"), "outbox", {
+        status: "published",
+      }),
+      figure("owed", t("figure.owed"), owed.words, nextTry(facts.pending), "outbox", {
+        status: "pending",
+      }),
+      figure(
+        "wait",
+        t("figure.waiting"),
+        count(waiting),
         t("figure.waitingNote", { held: held.words, unknown: count(unknown.n + outcome.n) }),
-        "generations", { state: held.n || !unknown.n ? "held" : "unknown" }),
-      figure("dead", t("figure.dead"), dead.words, t("figure.deadNote"), "outbox", { status: "dead" }),
-      figure("", t("figure.spent"), money(totals.costMicroUsd ?? 0),
-        t("figure.spentNote", { money: money(spentToday) }), "usage", {}),
-      figure("", t("figure.saved"), money(totals.savedMicroUsd ?? 0),
-        t("figure.savedNote", { n: totals.replays ?? 0 }), "usage", {})));
+        "generations",
+        { state: held.n || !unknown.n ? "held" : "unknown" },
+      ),
+      figure("dead", t("figure.dead"), dead.words, t("figure.deadNote"), "outbox", {
+        status: "dead",
+      }),
+      figure(
+        "",
+        t("figure.spent"),
+        money(totals.costMicroUsd ?? 0),
+        t("figure.spentNote", { money: money(spentToday) }),
+        "usage",
+        {},
+      ),
+      figure(
+        "",
+        t("figure.saved"),
+        money(totals.savedMicroUsd ?? 0),
+        t("figure.savedNote", { n: totals.replays ?? 0 }),
+        "usage",
+        {},
+      ),
+    ),
+  );
 }
 
 /**
@@ -126,16 +203,30 @@ function counters(facts) {
  * @param {Record<string, string>} parameters
  */
 function figure(tone, label, value, note, route, parameters) {
-  return h("li", { class: tone ? `figure key-${tone}` : "figure" },
-    link(route, parameters, {},
-      h("span", { class: "label" }, label), h("strong", {}, value), h("small", {}, note)));
+  return h(
+    "li",
+    { class: tone ? `figure key-${tone}` : "figure" },
+    link(
+      route,
+      parameters,
+      {},
+      h("span", { class: "label" }, label),
+      h("strong", {}, value),
+      h("small", {}, note),
+    ),
+  );
 }
 
 /** @param {any} pending */
 function nextTry(pending) {
-  const times = (pending?.items ?? []).map((/** @type {any} */ item) => item.nextAttemptAt).filter(Boolean).sort();
+  const times = (pending?.items ?? [])
+    .map((/** @type {any} */ item) => item.nextAttemptAt)
+    .filter(Boolean)
+    .sort();
   if (!times.length) return t("figure.owedNote");
-  return new Date(times[0]).getTime() <= Date.now() ? t("delivery.dueNow") : `${t("delivery.next")} ${clock(new Date(times[0]))}`;
+  return new Date(times[0]).getTime() <= Date.now()
+    ? t("delivery.dueNow")
+    : `${t("delivery.next")} ${clock(new Date(times[0]))}`;
 }
 
 /**
@@ -145,8 +236,13 @@ function nextTry(pending) {
 function stuckList(facts, refresh) {
   const groups = stuckGroups(facts);
   if (!groups.length) return empty("", t("stuck.noneLine"));
-  return h("ul", { class: "stuck" }, groups.slice(0, GROUPS_SHOWN).map((group) => stuckGroup(group, refresh)),
-    groups.length > GROUPS_SHOWN && h("li", { class: "quiet" }, t("stuck.more", { n: groups.length - GROUPS_SHOWN })));
+  return h(
+    "ul",
+    { class: "stuck" },
+    groups.slice(0, GROUPS_SHOWN).map((group) => stuckGroup(group, refresh)),
+    groups.length > GROUPS_SHOWN &&
+      h("li", { class: "quiet" }, t("stuck.more", { n: groups.length - GROUPS_SHOWN })),
+  );
 }
 
 /**
@@ -156,119 +252,114 @@ function stuckList(facts, refresh) {
 function stuckGroup(group, refresh) {
   const { items, state } = group;
   const single = items.length === 1 ? items[0] : null;
-  const oldest = items.map((item) => item.createdAt).filter(Boolean).sort()[0];
-  const route = group.what === "delivery"
-    ? link("outbox", { status: state === "stale" ? "pending" : state, publisher: items[0].publisher }, {}, t("stuck.see"))
-    : single ? link(`generations/${single.id}`, {}, { class: "button" }, t("stuck.decide"))
-      : link("generations", { state, site: items[0].site, pipeline: items[0].pipeline }, {}, t("stuck.see"));
-  const button = group.what === "delivery" && state === "dead" && h("button", { type: "button", onclick: async () => {
-    try {
-      if (!(await requeueAll(items))) return;
-      refresh();
-      document.querySelector("h1")?.focus();
-    } catch (error) {
-      say(problemText(error));
-    }
-  } }, items.length > 1 ? t("requeueAll.button", { n: items.length }) : t("requeue.button"));
-  return h("li", { class: `tone-edge-${TONES[state]}` },
-    h("div", {},
-      h("p", { class: "stuck-head" }, mark(state === "stale" ? "pending" : state),
+  const oldest = items
+    .map((item) => item.createdAt)
+    .filter(Boolean)
+    .sort()[0];
+  const route =
+    group.what === "delivery"
+      ? link(
+          "outbox",
+          { status: state === "stale" ? "pending" : state, publisher: items[0].publisher },
+          {},
+          t("stuck.see"),
+        )
+      : single
+        ? link(`generations/${single.id}`, {}, { class: "button" }, t("stuck.decide"))
+        : link(
+            "generations",
+            { state, site: items[0].site, pipeline: items[0].pipeline },
+            {},
+            t("stuck.see"),
+          );
+  const button =
+    group.what === "delivery" &&
+    state === "dead" &&
+    h(
+      "button",
+      {
+        type: "button",
+        onclick: async () => {
+          try {
+            if (!(await requeueAll(items))) return;
+            refresh();
+            document.querySelector("h1")?.focus();
+          } catch (error) {
+            say(problemText(error));
+          }
+        },
+      },
+      items.length > 1 ? t("requeueAll.button", { n: items.length }) : t("requeue.button"),
+    );
+  return h(
+    "li",
+    { class: `tone-edge-${TONES[state]}` },
+    h(
+      "div",
+      {},
+      h(
+        "p",
+        { class: "stuck-head" },
+        mark(state === "stale" ? "pending" : state),
         h("b", {}, `${count(items.length)}${group.more ? "+" : ""} ${name(state)}`),
         h("span", {}, group.where),
-        oldest && h("span", { class: "quiet" }, items.length > 1 ? t("stuck.oldest") : "", " ", when(oldest))),
+        oldest &&
+          h(
+            "span",
+            { class: "quiet" },
+            items.length > 1 ? t("stuck.oldest") : "",
+            " ",
+            when(oldest),
+          ),
+      ),
       h("p", { class: "why-line" }, group.why || t("stuck.noReason")),
-      group.what === "generation" && h("ul", { class: "examples" }, items.slice(0, 3).map((item) => h("li", {},
-        link(`generations/${item.id}`, {}, {}, item.topic || shortId(item.id)),
-        h("span", { class: "quiet number" }, priceOf(item)))))),
-    h("p", { class: "row-actions" }, route, button));
-}
-
-/** @param {Facts} facts */
-function riskPart(facts) {
-  const risk = facts.usage.atRisk;
-  if (!risk) return null;
-  const rows = [["pending", "owed", "pending"], ["held", "wait", "held"], ["unknown", "wait", "unknown"],
-    ["outcomeUnknown", "wait", "outcome_unknown"], ["dead", "dead", "dead"]]
-    .map(([key, tone, state]) => ({ key: String(state), tone: String(tone), ...(risk[String(key)] ?? { count: 0, microUsd: 0 }) }));
-  const total = risk.microUsd ?? rows.reduce((all, row) => all + (row.microUsd ?? 0), 0);
-  return side(t("risk.title"), money(total),
-    strip(rows.map((row) => ({ tone: row.tone, value: row.microUsd ?? 0 }))),
-    h("table", { class: "mini" },
-      h("caption", { class: "unseen" }, t("risk.title")),
-      h("tbody", {}, rows.map((row) => h("tr", {},
-        h("th", { scope: "row" }, mark(row.key), name(row.key)),
-        h("td", {}, count(row.count ?? 0)), h("td", {}, money(row.microUsd ?? 0)))))),
-    h("p", { class: "quiet" }, t("risk.note")));
-}
-
-/** @param {any} account */
-function creditPart(account) {
-  if (!account) return null;
-  if (typeof account.dailyCredits !== "number") return null;
-  const used = account.creditsUsed ?? 0;
-  const reserved = account.creditsReserved ?? 0;
-  const share = account.dailyCredits ? (used + reserved) / account.dailyCredits : 0;
-  return side(t("credits.title"), money(account.creditsLeft ?? 0),
-    meter([{ tone: share > 0.8 ? "dead" : "done", value: used }, { tone: "owed", value: reserved }], account.dailyCredits),
-    h("p", { class: "quiet" }, t("credits.line", { used: money(used), reserved: money(reserved),
-      limit: money(account.dailyCredits) }), account.resetsAt && ` ${t("credits.resets", { time: dateTime(account.resetsAt) })}`));
-}
-
-/** @param {any} usage */
-function sitePart(usage) {
-  /** @type {Map<string, {name: string, spent: number, saved: number}>} */
-  const sites = new Map();
-  for (const item of usage.items ?? []) {
-    const site = item.site ?? "–";
-    const row = sites.get(site) ?? { name: site, spent: 0, saved: 0 };
-    row.spent += item.costMicroUsd ?? 0;
-    row.saved += item.savedMicroUsd ?? 0;
-    sites.set(site, row);
-  }
-  const rows = [...sites.values()].sort((left, right) => right.spent - left.spent);
-  if (!rows.length) return null;
-  return side(t("sites.title"), "", bars(t("sites.title"), rows.slice(0, 6)),
-    rows.length > 6 && h("p", {}, link("usage", { group_by: "site" }, {}, t("sites.all", { n: rows.length }))));
-}
-
-/** @param {Facts} facts */
-function kvPart(facts) {
-  const source = facts.health?.kvErrorRate?.week ?? facts.digest?.figures?.kvErrorRate;
-  const rate = typeof source === "object" && source ? source.rate : source;
-  if (typeof rate !== "number") return side(t("kv.title"), "–", h("p", { class: "quiet" }, t("kv.none")));
-  const over = rate > KV_LIMIT;
-  return side(t("kv.title"), percent(rate), gauge(rate, KV_LIMIT, over),
-    h("p", { class: over ? "fault" : "quiet" }, t(over ? "kv.over" : "kv.under", { limit: percent(KV_LIMIT) })));
-}
-
-/** @param {any} digest */
-function digestPart(digest) {
-  if (!digest?.text) return null;
-  return side(t("digest.title"), "", h("details", { open: true }, h("summary", {}, digest.date ?? t("digest.latest")),
-    h("pre", { class: "digest" }, digest.text)));
+      group.what === "generation" &&
+        h(
+          "ul",
+          { class: "examples" },
+          items
+            .slice(0, 3)
+            .map((item) =>
+              h(
+                "li",
+                {},
+                link(`generations/${item.id}`, {}, {}, item.topic || shortId(item.id)),
+                h("span", { class: "quiet number" }, priceOf(item)),
+              ),
+            ),
+        ),
+    ),
+    h("p", { class: "row-actions" }, route, button),
+  );
 }
 
 /** @param {any} health */
 function healthNote(health) {
-  const faults = health?.faults ?? [];
+  const faults = [...(health?.faults ?? [])];
+  if (health?.environmentFault) {
+    faults.push({ name: "ENVIRONMENT", problem: health.environmentFault });
+  }
   if (!faults.length) return null;
-  return h("div", { class: "note note-fault", role: "alert" },
+  return h(
+    "div",
+    { class: "note note-fault", role: "alert" },
     h("h2", {}, t("health.title", { n: faults.length })),
-    h("ul", {}, faults.map((/** @type {any} */ fault) => h("li", {},
-      typeof fault === "string" ? fault : [h("code", {}, fault.name), ` ${fault.problem ?? ""}`]))));
-}
-
-/**
- * @param {string} title
- * @param {string} value
- * @param {...import("../dom.js").Child} children
- */
-function side(title, value, ...children) {
-  return h("section", { class: "part" },
-    h("h2", {}, title, value && h("strong", {}, value)), children);
+    h(
+      "ul",
+      {},
+      faults.map((/** @type {any} */ fault) =>
+        h(
+          "li",
+          {},
+          typeof fault === "string"
+            ? fault
+            : [h("code", {}, fault.name), ` ${fault.problem ?? ""}`],
+        ),
+      ),
+    ),
+  );
 }
 
 const GROUPS_SHOWN = 12;
-const KV_LIMIT = 0.001;
-/** Nine reads each time: at this pace an open page takes about 6 % of a free plan's daily requests. */
+/** Eight or nine reads each time: at this pace an open page takes 6 % of a free plan's daily requests. */
 const REFRESH_MS = 120_000;

@@ -12,8 +12,15 @@ import { kindOf, signIn } from "../session.js";
  * @param {{notice: string, entered: () => void}} options
  */
 export function signInPage({ notice, entered }) {
-  const field = h("input", { id: "token", type: "password", autocomplete: "off", autocapitalize: "off",
-    spellcheck: "false", required: true, "aria-describedby": "token-note fault" });
+  const field = h("input", {
+    id: "token",
+    type: "password",
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "token-note fault",
+  });
   const remember = h("input", { id: "remember", type: "checkbox" });
   const fault = h("p", { id: "fault", class: "fault", role: "alert" }, notice);
   const button = h("button", { type: "submit", class: "primary" }, t("signin.button"));
@@ -40,8 +47,12 @@ export function signInPage({ notice, entered }) {
     }
   }
 
-  return h("main", { class: "signin", id: "main" },
-    h("form", { method: "post", onsubmit: submit },
+  return h(
+    "main",
+    { class: "signin", id: "main" },
+    h(
+      "form",
+      { method: "post", onsubmit: submit },
       h("p", { class: "brand" }, logo(), "Oncepress"),
       h("h1", { tabindex: -1 }, t("signin.title")),
       h("label", { class: "field", for: "token" }, t("signin.label")),
@@ -49,5 +60,7 @@ export function signInPage({ notice, entered }) {
       h("p", { id: "token-note", class: "quiet" }, t("signin.note")),
       h("label", { class: "check", for: "remember" }, remember, t("signin.remember")),
       fault,
-      button));
+      button,
+    ),
+  );
 }
