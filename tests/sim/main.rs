@@ -31,8 +31,24 @@
 #[path = "../util/mod.rs"]
 mod util;
 
+#[path = "../conformance/destination.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod destination;
+#[path = "../conformance/ghost.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod ghost;
+#[path = "../conformance/github.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod github;
+#[path = "../conformance/wordpress.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod wordpress;
+
 mod chaos;
 mod interleaving;
+mod judge;
+mod persons;
+mod rest;
 
 use util::mutant::{MUTANTS, Mutant};
 
@@ -83,11 +99,11 @@ fn every_broken_rule_is_noticed() {
     let only = std::env::var("MUTANT").ok();
     let mutants = MUTANTS
         .iter()
-        .filter(|(name, _)| only.as_deref().is_none_or(|o| o == *name));
+        .filter(|(_, name, _)| only.as_deref().is_none_or(|o| o == *name));
     let mut survivors = Vec::new();
-    for (name, mutant) in mutants {
+    for (promise, name, mutant) in mutants {
         match (0..MUTANT_SEEDS).find_map(|seed| Some((seed, noticed(seed, *mutant)?))) {
-            Some((seed, what)) => println!("| {name} | {seed} | {what} |"),
+            Some((seed, what)) => println!("| {promise} | {name} | {seed} | {what} |"),
             None => survivors.push(*name),
         }
     }
