@@ -63,6 +63,16 @@ pub enum RunStage {
     Over,
 }
 
+impl RunStage {
+    /// What it has bought, or is about to.
+    fn purchase(self) -> Option<u8> {
+        match self {
+            Self::Asked(purchase) | Self::Bought(purchase) | Self::Keeps(purchase) => Some(purchase),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Helper {
     Idle,
@@ -209,8 +219,20 @@ impl World {
         let horizon = self.horizon;
         let at_work = |world: &Self, row: usize| {
             let run = world.runs.iter().any(|r| usize::from(r.row) == row && r.at != RunStage::Over);
-            let waits = |e: &crate::model::Evidence| usize::from(e.row) == row;
-            run || world.store.evidence.iter().any(waits)
+            let output = world.store.rows[row].output;
+            let held = |p: u8| {
+                output == Some(p) || usize::from(world.store.purchases[usize::from(p)].row) == row
+            };
+            let in_hand = world.runs.iter().any(|r| r.at.purchase().is_some_and(held));
+            let waits = |e: &crate::model::Evidence| {
+                usize::from(e.row) == row || e.purchase.is_some_and(held)
+            };
+            let stored = |p: u8| world.store.rows.iter().any(|other| other.output == Some(p));
+            let unsafe_yet = (0_u8..).zip(&world.store.purchases).any(|(number, bought)| {
+                let dear = bought.whole && !bought.lost && !bought.allowed;
+                usize::from(bought.row) == row && dear && !stored(number)
+            });
+            run || in_hand || unsafe_yet || world.store.evidence.iter().any(waits)
         };
         let mut gone = Vec::new();
         for (index, row) in self.store.rows.iter().enumerate() {
@@ -463,8 +485,7 @@ impl World {
 
     fn kill(&mut self, index: usize) {
         let run = &mut self.runs[index];
-        if let RunStage::Asked(purchase) | RunStage::Bought(purchase) | RunStage::Keeps(purchase) =
-            run.at
+        if let Some(purchase) = run.at.purchase()
             && !self.store.is_stored(purchase)
         {
             self.store.purchases[usize::from(purchase)].lost = true;
@@ -571,9 +592,7 @@ impl World {
             let of = &self.store.rows[usize::from(bought.row)];
             let holder = self.store.rows.iter().find(|row| row.output == Some(number));
             let waits = self.store.evidence.iter().any(|e| e.purchase == Some(number));
-            let holds = |run: &&Run| {
-                matches!(run.at, RunStage::Asked(p) | RunStage::Bought(p) | RunStage::Keeps(p) if p == number)
-            };
+            let holds = |run: &&Run| run.at.purchase() == Some(number);
             let living = self.runs.iter().find(holds);
             let freed = of.freed || of.token != bought.token;
             let again = self.store.regenerates && !self.store.operation;

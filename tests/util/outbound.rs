@@ -119,7 +119,7 @@ impl Port {
             "SELECT g.id || ' ' || g.token FROM generations g WHERE g.state = 'running' \
                AND (g.topic = '{prompt}' OR g.topic IS NULL AND g.account = '{account}' \
                  AND EXISTS (SELECT 1 FROM request_bodies b WHERE b.generation_id = g.id \
-                   AND instr(b.body, '"{text}"') > 0)) LIMIT 1"
+                   AND instr(b.body, char(34) || '{text}' || char(34)) > 0)) LIMIT 1"
         ));
         let running = running.first().and_then(|line| line.split_once(' '));
         running.map_or_else(Default::default, |(id, token)| {
