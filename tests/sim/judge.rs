@@ -57,6 +57,10 @@ impl Chaos {
             (200 | 201, Some(number)) => self.judge_output(prompt, asked_at, number, answer),
             // A stream that began well and ended in an error.
             (200, None) if prompt.starts_with("chat") => self.totals.borrow_mut().refused += 1,
+            // Gemini's own refusal, passed on.
+            (400, _) if answer.header("x-oncepress-error-source") == Some("gemini") => {
+                self.totals.borrow_mut().refused += 1;
+            }
             (202 | 402 | 409 | 422 | 429 | 502 | 503 | 504, _) => {
                 self.totals.borrow_mut().refused += 1;
             }
