@@ -181,6 +181,12 @@ impl Chaos {
         self.world.plan_by(move |call| {
             let mut totals = totals.borrow_mut();
             totals.port_calls += 1;
+            // A commit that comes long after its lease is what the fencing tokens are for.
+            let settles = call.label.starts_with("UPDATE generations SET state");
+            if settles && per_mille > 0 && dice.chance(25) {
+                totals.faults += 1;
+                return Fate::Slow;
+            }
             // What a dying storage call would do is what its isolate's death does.
             if !dice.chance(per_mille) {
                 return Fate::Fine;
@@ -250,9 +256,9 @@ impl Chaos {
 
     fn step(&mut self) {
         match self.dice.below(100) {
-            0..40 => self.ask(),
-            40..55 => self.pass(),
-            55..62 => self.travel(),
+            0..42 => self.ask(),
+            42..54 => self.pass(),
+            54..62 => self.travel(),
             62..70 => self.churn(),
             70..75 => self.leave(),
             75..83 => self.operate(),
@@ -364,7 +370,7 @@ impl Chaos {
     }
 
     fn travel(&mut self) {
-        let minutes = *self.dice.pick(&[2, 5, 14, 16, 31, 90]);
+        let minutes = *self.dice.pick(&[2, 5, 14, 16, 19, 31, 90]);
         self.pass_ticking(minutes * MINUTE);
     }
 

@@ -45,6 +45,7 @@ mod github;
 mod wordpress;
 
 mod chaos;
+mod drill;
 mod interleaving;
 mod judge;
 mod persons;

@@ -23,6 +23,7 @@ impl Chaos {
         self.decide_all();
         self.pass_whole(18);
         self.leave_alone_who_is_down();
+        self.drills();
         self.drain_all();
         self.ask_all();
         self.pass_whole(3);
@@ -56,23 +57,24 @@ impl Chaos {
     fn leave_alone_who_is_down(&mut self) {
         let targets: Vec<String> = (0..12).map(|number| format!("in-{number}")).collect();
         let owed: Vec<(&str, &str)> = targets.iter().map(|t| ("down", t.as_str())).collect();
-        let call = Call::shared("much for one who is down", "other").to(&owed);
+        let call = Call::shared("much for one who is down", "default").to(&owed);
         let isolate = self.isolate();
         let asked = |world: &crate::util::World| {
             let receipts = world.hooks.receipts.borrow();
             receipts.iter().filter(|r| r.host == "down.test").count()
         };
+        self.pass_whole(17);
+        let before = asked(&self.world);
         let answer = self.world.ask(&isolate, &call);
         let made = answer.status == 201;
         self.pass_whole(31);
-        let before = asked(&self.world);
+        let tries = asked(&self.world) - before;
         self.world.hooks.habit("hook.test", HookAct::Refuse(503));
-        let other = Call::shared("something for one who is up", "other").to(&[("hook", "in")]);
+        let other = Call::shared("something for one who is up", "default").to(&[("hook", "in")]);
         let other = self.world.ask(&isolate, &other);
         self.world.pass_ms(5_000);
         self.world.hooks.habits.borrow_mut().remove("hook.test");
         self.pass_whole(34);
-        let tries = asked(&self.world) - before;
         if tries > 12 {
             self.world
                 .violate(format!("one who is down was asked {tries} times in half an hour"));

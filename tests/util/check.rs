@@ -172,7 +172,8 @@ fn every_output_is_its_owners(world: &World) {
 fn every_lease_is_its_holders(world: &World) {
     let now = world.exec.now_ms();
     let rows = world.db.query(
-        "SELECT id, lease_token, lease_until FROM deliveries WHERE lease_token IS NOT NULL",
+        "SELECT id, COALESCE(lease_token, ''), lease_until, COALESCE(done_token, '') \
+         FROM deliveries WHERE lease_token IS NOT NULL OR done_token IS NOT NULL",
     );
     let mut leases = BTreeMap::new();
     for row in rows {
@@ -181,15 +182,21 @@ fn every_lease_is_its_holders(world: &World) {
         else {
             panic!("{row:?}")
         };
-        leases.insert(id.clone(), (token.clone(), *until));
+        let SqlValue::Text(done) = &row[3].1 else {
+            panic!("{row:?}")
+        };
+        leases.insert(id.clone(), (token.clone(), *until, done.clone()));
     }
     let before = world.leases.replace(leases.clone());
-    for (id, (token, _)) in leases {
-        let taken = before
-            .get(&id)
-            .is_some_and(|(other, until)| *other != token && *until > now);
-        if taken {
+    for (id, (token, _, done)) in leases {
+        let Some((other, until, done_before)) = before.get(&id) else {
+            continue;
+        };
+        if !token.is_empty() && !other.is_empty() && *other != token && *until > now {
             world.violate(format!("two drains hold {id} at once"));
+        }
+        if done != *done_before && done != *other {
+            world.violate(format!("a late drain finished {id} over its successor"));
         }
     }
 }

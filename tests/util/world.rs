@@ -75,8 +75,8 @@ pub struct Shared {
     pub told: RefCell<Vec<String>>,
     /// Tasks that met a mark which says that the work is under way.
     pub marked: RefCell<BTreeSet<Rc<str>>>,
-    /// Who held which delivery, and until when.
-    pub leases: RefCell<BTreeMap<String, (String, i64)>>,
+    /// Who held which delivery, until when, and who recorded its newest attempt.
+    pub leases: RefCell<BTreeMap<String, (String, i64, String)>>,
     /// Outputs whose commit was checked.
     pub checked: RefCell<BTreeSet<String>>,
     /// Prompts that an operator allowed to be bought again.
