@@ -72,10 +72,30 @@ impl Chance {
 
 /// What parsers stumble over.
 const WORDS: [&str; 24] = [
-    "1e999999999", "-0", "1.0E+00", "9007199254740993", "\\ud800", "\\u0000", "{\"a\":", "[[[[",
-    "null", "data: ", "\r\n\r\n", "\u{feff}", "event: error\n", "}{", "\"finishReason\":\"STOP\"",
-    "0.10", "e-99999999999999999999", "GMT", "Sun, 06 Nov 1994 08:49:37 GMT", "86400", "=",
-    "PIPELINES={\"a/b\":{}}", "\n", "日本🎉",
+    "1e999999999",
+    "-0",
+    "1.0E+00",
+    "9007199254740993",
+    "\\ud800",
+    "\\u0000",
+    "{\"a\":",
+    "[[[[",
+    "null",
+    "data: ",
+    "\r\n\r\n",
+    "\u{feff}",
+    "event: error\n",
+    "}{",
+    "\"finishReason\":\"STOP\"",
+    "0.10",
+    "e-99999999999999999999",
+    "GMT",
+    "Sun, 06 Nov 1994 08:49:37 GMT",
+    "86400",
+    "=",
+    "PIPELINES={\"a/b\":{}}",
+    "\n",
+    "日本🎉",
 ];
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
@@ -85,7 +105,10 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
         .map(|entry| entry.unwrap().path())
         .collect();
     files.sort();
-    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+    files
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect()
 }
 
 /// Runs one target on one input, which is told where it is found wanting.
@@ -129,6 +152,12 @@ fn the_slow_reference_tells_numbers_apart_that_a_double_does_not() {
     }
     assert_eq!(canonical("-0"), canonical("0e99"));
     let far = "125e999999999999999999998";
-    assert_eq!(canonical("12.50e999999999999999999999"), format!("d{}:{far}", far.len()));
-    assert_eq!(canonical("{\"b\":[1.0,null],\"a\":\"x\"}"), "o2:s1:as1:xs1:ba2:d1:1n");
+    assert_eq!(
+        canonical("12.50e999999999999999999999"),
+        format!("d{}:{far}", far.len())
+    );
+    assert_eq!(
+        canonical("{\"b\":[1.0,null],\"a\":\"x\"}"),
+        "o2:s1:as1:xs1:ba2:d1:1n"
+    );
 }

@@ -49,7 +49,11 @@ impl Whole {
             return "0".to_owned();
         }
         let sign = if self.negative { "-" } else { "" };
-        let digits: String = self.digits.iter().map(|digit| char::from(digit + b'0')).collect();
+        let digits: String = self
+            .digits
+            .iter()
+            .map(|digit| char::from(digit + b'0'))
+            .collect();
         format!("{sign}{digits}")
     }
 }

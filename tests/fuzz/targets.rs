@@ -7,8 +7,8 @@ use oncepress::gemini::exchange::Exchange;
 use oncepress::gemini::sse::Reader;
 use oncepress::key::canonical::Canonical;
 use oncepress::key::decimal::Decimal;
-use oncepress::key::identity::{Beside, IdentityInput, Surface, identify};
 use oncepress::key::idempotency_key::OperationKey;
+use oncepress::key::identity::{Beside, IdentityInput, Surface, identify};
 use oncepress::key::json::{Json, JsonFault};
 use oncepress::key::leaves::Leaves;
 use oncepress::key::pointer::JsonPointer;
@@ -96,7 +96,10 @@ pub fn keys(bytes: &[u8]) {
     if let Ok(Some(key)) = OperationKey::parse(&[text]) {
         let quoted = format!("\"{key}\"");
         assert_eq!(OperationKey::parse(&[&quoted]), Ok(Some(key)));
-        assert!(OperationKey::parse(&[text, text]).is_err(), "one header is enough");
+        assert!(
+            OperationKey::parse(&[text, text]).is_err(),
+            "one header is enough"
+        );
     }
     if let Some(name) = Name::parse(text) {
         assert_eq!(name.as_str(), text);
@@ -160,8 +163,9 @@ pub fn answer(bytes: &[u8]) {
     let Some(([status, how, cuts @ ..], body)) = split::<6>(bytes) else {
         return;
     };
-    let status = [200, 200, 200, 400, 403, 404, 408, 429, 499, 500, 502, 503, 504, 301]
-        [usize::from(status) % 14];
+    let status = [
+        200, 200, 200, 400, 403, 404, 408, 429, 499, 500, 502, 503, 504, 301,
+    ][usize::from(status) % 14];
     let headers = [("retry-after".to_owned(), i64::from(how).to_string())];
     let cut = (how % 3 == 0).then(|| HttpError::Lost("reset by peer".to_owned()));
     let mut at_once = Exchange::begin(status, &headers);
@@ -211,7 +215,13 @@ fn in_every_form(seconds: i64) {
     let (year, month, day) = at.date();
     let days = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     let long = [
-        "Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday",
+        "Thursday",
+        "Friday",
+        "Saturday",
+        "Sunday",
+        "Monday",
+        "Tuesday",
+        "Wednesday",
     ];
     let months = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -267,10 +277,16 @@ pub fn config(bytes: &[u8]) {
         else {
             continue;
         };
-        assert!(!told.contains(&secret) && !shown.contains(&secret), "{name}");
+        assert!(
+            !told.contains(&secret) && !shown.contains(&secret),
+            "{name}"
+        );
     }
     for fault in &faults {
-        assert!(!fault.name.is_empty() && !fault.problem.is_empty(), "{fault:?}");
+        assert!(
+            !fault.name.is_empty() && !fault.problem.is_empty(),
+            "{fault:?}"
+        );
     }
     let _ = config.pipeline("default", "blog", "daily");
 }

@@ -67,7 +67,9 @@ impl RunStage {
     /// What it has bought, or is about to.
     fn purchase(self) -> Option<u8> {
         match self {
-            Self::Asked(purchase) | Self::Bought(purchase) | Self::Keeps(purchase) => Some(purchase),
+            Self::Asked(purchase) | Self::Bought(purchase) | Self::Keeps(purchase) => {
+                Some(purchase)
+            }
             _ => None,
         }
     }
@@ -77,7 +79,12 @@ impl RunStage {
 pub enum Helper {
     Idle,
     /// What the reconciler, or a person, saw of a row without evidence, and what the person wants.
-    Looked { row: u8, token: u8, state: State, again: bool },
+    Looked {
+        row: u8,
+        token: u8,
+        state: State,
+        again: bool,
+    },
 }
 
 /// The whole machine.
@@ -122,7 +129,12 @@ impl World {
         }
     }
 
-    fn fork(&self, steps: &mut Steps, step: Step, change: impl FnOnce(&mut Self, &mut Vec<String>)) {
+    fn fork(
+        &self,
+        steps: &mut Steps,
+        step: Step,
+        change: impl FnOnce(&mut Self, &mut Vec<String>),
+    ) {
         let mut next = self.clone();
         let mut wrong = Vec::new();
         change(&mut next, &mut wrong);
@@ -132,7 +144,12 @@ impl World {
     }
 
     /// The same with a fault, where one is left.
-    fn fault(&self, steps: &mut Steps, step: Step, change: impl FnOnce(&mut Self, &mut Vec<String>)) {
+    fn fault(
+        &self,
+        steps: &mut Steps,
+        step: Step,
+        change: impl FnOnce(&mut Self, &mut Vec<String>),
+    ) {
         if self.faults > 0 {
             self.fork(steps, step, |next, wrong| {
                 next.faults -= 1;
@@ -198,10 +215,12 @@ impl World {
             row.anchor = shifted(row.anchor);
             row.expires = shifted(row.expires);
             row.lease = shifted(row.lease);
-            let at_work = |run: &Run| usize::from(run.row) == index && !matches!(run.at, RunStage::Over);
+            let at_work =
+                |run: &Run| usize::from(run.row) == index && !matches!(run.at, RunStage::Over);
             let settled = matches!(row.state, State::Failed | State::Superseded);
             if settled && !self.runs.iter().any(at_work) {
-                (row.created, row.anchor, row.expires, row.lease) = (-horizon, -horizon, -horizon, -horizon);
+                (row.created, row.anchor, row.expires, row.lease) =
+                    (-horizon, -horizon, -horizon, -horizon);
             }
         }
         self.forget();
@@ -218,7 +237,10 @@ impl World {
         let plain = self.callers.iter().all(plain);
         let horizon = self.horizon;
         let at_work = |world: &Self, row: usize| {
-            let run = world.runs.iter().any(|r| usize::from(r.row) == row && r.at != RunStage::Over);
+            let run = world
+                .runs
+                .iter()
+                .any(|r| usize::from(r.row) == row && r.at != RunStage::Over);
             let output = world.store.rows[row].output;
             let held = |p: u8| {
                 output == Some(p) || usize::from(world.store.purchases[usize::from(p)].row) == row
@@ -228,10 +250,12 @@ impl World {
                 usize::from(e.row) == row || e.purchase.is_some_and(held)
             };
             let stored = |p: u8| world.store.rows.iter().any(|other| other.output == Some(p));
-            let unsafe_yet = (0_u8..).zip(&world.store.purchases).any(|(number, bought)| {
-                let dear = bought.whole && !bought.lost && !bought.allowed;
-                usize::from(bought.row) == row && dear && !stored(number)
-            });
+            let unsafe_yet = (0_u8..)
+                .zip(&world.store.purchases)
+                .any(|(number, bought)| {
+                    let dear = bought.whole && !bought.lost && !bought.allowed;
+                    usize::from(bought.row) == row && dear && !stored(number)
+                });
             run || in_hand || unsafe_yet || world.store.evidence.iter().any(waits)
         };
         let mut gone = Vec::new();
@@ -267,14 +291,17 @@ impl World {
             }
         }
         for caller in &mut self.callers {
-            if matches!(caller.at, Stage::Won(row) | Stage::Waits(row) | Stage::Again(row) if of(row)) {
+            if matches!(caller.at, Stage::Won(row) | Stage::Waits(row) | Stage::Again(row) if of(row))
+            {
                 caller.at = Stage::Done;
             }
         }
         let keeps = |store: &Store, number: u8, bought: &Purchase| {
             let elsewhere = store.rows.iter().enumerate();
             let elsewhere = elsewhere.filter(|(other, _)| *other != index);
-            let kept = elsewhere.into_iter().any(|(_, row)| row.output == Some(number));
+            let kept = elsewhere
+                .into_iter()
+                .any(|(_, row)| row.output == Some(number));
             kept || Some(number) != output && !of(bought.row)
         };
         for number in (0..self.store.purchases.len() as u8).rev() {
@@ -287,8 +314,14 @@ impl World {
         let index = index as u8;
         let down = |row: &mut u8| *row -= u8::from(*row > index);
         self.runs.iter_mut().for_each(|run| down(&mut run.row));
-        self.store.purchases.iter_mut().for_each(|bought| down(&mut bought.row));
-        self.store.evidence.iter_mut().for_each(|evidence| down(&mut evidence.row));
+        self.store
+            .purchases
+            .iter_mut()
+            .for_each(|bought| down(&mut bought.row));
+        self.store
+            .evidence
+            .iter_mut()
+            .for_each(|evidence| down(&mut evidence.row));
         for caller in &mut self.callers {
             if let Stage::Won(row) | Stage::Waits(row) | Stage::Again(row) = &mut caller.at {
                 down(row);
@@ -328,10 +361,19 @@ impl World {
             });
             *token = known as u8 + 1;
         };
-        self.store.rows.iter_mut().for_each(|row| name(&mut row.token));
+        self.store
+            .rows
+            .iter_mut()
+            .for_each(|row| name(&mut row.token));
         self.runs.iter_mut().for_each(|run| name(&mut run.token));
-        self.store.purchases.iter_mut().for_each(|bought| name(&mut bought.token));
-        self.store.evidence.iter_mut().for_each(|evidence| name(&mut evidence.token));
+        self.store
+            .purchases
+            .iter_mut()
+            .for_each(|bought| name(&mut bought.token));
+        self.store
+            .evidence
+            .iter_mut()
+            .for_each(|evidence| name(&mut evidence.token));
         for helper in [&mut self.reconciler, &mut self.person] {
             if let Helper::Looked { token, .. } = helper {
                 name(token);
@@ -344,7 +386,8 @@ impl World {
     fn end_idle_runs(&mut self) {
         for run in &mut self.runs {
             let row = &self.store.rows[usize::from(run.row)];
-            let mine = row.token == run.token && matches!(row.state, State::Running | State::Unknown);
+            let mine =
+                row.token == run.token && matches!(row.state, State::Running | State::Unknown);
             let too_late = self.rules.checks_the_deadline && run.lease - MINUTE < MINUTE / 2;
             let idle = match run.at {
                 RunStage::Refused => self.rules.failure_checks_token,
@@ -400,19 +443,27 @@ impl World {
                         next.start(row);
                         next.callers[index].at = Stage::Done;
                     });
-                    self.fault(steps, ("caller starts the runner, unheard", index), |next, _| {
-                        next.start(row);
-                        next.callers[index].at = Stage::Again(row);
-                    });
+                    self.fault(
+                        steps,
+                        ("caller starts the runner, unheard", index),
+                        |next, _| {
+                            next.start(row);
+                            next.callers[index].at = Stage::Again(row);
+                        },
+                    );
                     self.fault(steps, ("caller dies before the start", index), |next, _| {
                         next.callers[index].at = Stage::Done;
                     });
                 }
                 Stage::Waits(row) | Stage::Again(row) => {
-                    self.fork(steps, ("caller starts what it waits for", index), |next, _| {
-                        next.start(row);
-                        next.callers[index].at = Stage::Done;
-                    });
+                    self.fork(
+                        steps,
+                        ("caller starts what it waits for", index),
+                        |next, _| {
+                            next.start(row);
+                            next.callers[index].at = Stage::Done;
+                        },
+                    );
                 }
                 Stage::Done => {}
             }
@@ -448,7 +499,13 @@ impl World {
     }
 
     /// What a caller is told must be true of the rows, said here in the words of the promises.
-    fn judge_verdict(&self, ask: &Ask, verdict: Verdict, holder: Option<usize>, wrong: &mut Vec<String>) {
+    fn judge_verdict(
+        &self,
+        ask: &Ask,
+        verdict: Verdict,
+        holder: Option<usize>,
+        wrong: &mut Vec<String>,
+    ) {
         let rows = || self.store.rows.iter();
         if rows().all(|row| matches!(row.state, State::Failed | State::Superseded))
             && verdict != Verdict::Fresh
@@ -496,7 +553,9 @@ impl World {
     }
 
     fn run(&self, steps: &mut Steps, index: usize, run: &Run) {
-        let to = |stage: RunStage| move |next: &mut Self, _: &mut Vec<String>| next.runs[index].at = stage;
+        let to = |stage: RunStage| {
+            move |next: &mut Self, _: &mut Vec<String>| next.runs[index].at = stage
+        };
         let (row, token) = (usize::from(run.row), run.token);
         match run.at {
             RunStage::Armed => self.fork(steps, ("run stores that it sends", index), |next, _| {
@@ -514,20 +573,32 @@ impl World {
                     next.store.fail(&next.rules.clone(), row, token, false);
                     next.runs[index].at = RunStage::Over;
                 });
-                self.fault(steps, ("run keeps its failure as evidence", index), |next, _| {
-                    next.store.keep(&next.rules.clone(), row, token, None);
-                    next.runs[index].at = RunStage::Over;
-                });
+                self.fault(
+                    steps,
+                    ("run keeps its failure as evidence", index),
+                    |next, _| {
+                        next.store.keep(&next.rules.clone(), row, token, None);
+                        next.runs[index].at = RunStage::Over;
+                    },
+                );
             }
             RunStage::Cut => {
                 self.fork(steps, ("run records that it was cut", index), |next, _| {
                     next.store.unknown(&next.rules.clone(), row, token);
                     next.runs[index].at = RunStage::Over;
                 });
-                self.fault(steps, ("run can't record that it was cut", index), to(RunStage::Over));
+                self.fault(
+                    steps,
+                    ("run can't record that it was cut", index),
+                    to(RunStage::Over),
+                );
             }
             RunStage::Dead(sent) => {
-                let stage = if sent { RunStage::Recovers } else { RunStage::Armed };
+                let stage = if sent {
+                    RunStage::Recovers
+                } else {
+                    RunStage::Armed
+                };
                 self.fork(steps, ("run is woken again", index), to(stage));
             }
             RunStage::Recovers => self.fork(steps, ("run looks for evidence", index), |next, _| {
@@ -536,7 +607,11 @@ impl World {
                 }
                 let held = &next.store.rows[row];
                 let mine = held.state == State::Running && held.token == token;
-                next.runs[index].at = if mine { RunStage::GivesUp } else { RunStage::Over };
+                next.runs[index].at = if mine {
+                    RunStage::GivesUp
+                } else {
+                    RunStage::Over
+                };
             }),
             RunStage::GivesUp => self.fork(steps, ("run gives up", index), |next, _| {
                 next.store.give_up(&next.rules.clone(), row, token);
@@ -590,8 +665,16 @@ impl World {
                 continue;
             }
             let of = &self.store.rows[usize::from(bought.row)];
-            let holder = self.store.rows.iter().find(|row| row.output == Some(number));
-            let waits = self.store.evidence.iter().any(|e| e.purchase == Some(number));
+            let holder = self
+                .store
+                .rows
+                .iter()
+                .find(|row| row.output == Some(number));
+            let waits = self
+                .store
+                .evidence
+                .iter()
+                .any(|e| e.purchase == Some(number));
             let holds = |run: &&Run| run.at.purchase() == Some(number);
             let living = self.runs.iter().find(holds);
             let freed = of.freed || of.token != bought.token;
@@ -646,10 +729,14 @@ impl World {
             commit(next);
             next.runs[index].at = RunStage::Over;
         });
-        self.fault(steps, ("run commits, and the reply is lost", index), |next, _| {
-            commit(next);
-            next.runs[index].at = RunStage::Keeps(purchase);
-        });
+        self.fault(
+            steps,
+            ("run commits, and the reply is lost", index),
+            |next, _| {
+                commit(next);
+                next.runs[index].at = RunStage::Keeps(purchase);
+            },
+        );
         self.fault(steps, ("run may not commit", index), |next, _| {
             next.runs[index].at = RunStage::Keeps(purchase);
         });
@@ -658,10 +745,15 @@ impl World {
     fn keep(&self, steps: &mut Steps, index: usize, purchase: u8) {
         let run = &self.runs[index];
         let (row, token) = (usize::from(run.row), run.token);
-        self.fork(steps, ("run keeps what it bought as evidence", index), |next, _| {
-            next.store.keep(&next.rules.clone(), row, token, Some(purchase));
-            next.runs[index].at = RunStage::Over;
-        });
+        self.fork(
+            steps,
+            ("run keeps what it bought as evidence", index),
+            |next, _| {
+                next.store
+                    .keep(&next.rules.clone(), row, token, Some(purchase));
+                next.runs[index].at = RunStage::Over;
+            },
+        );
         let late = self.now >= run.lease;
         self.fault(steps, ("run finds no store", index), |next, _| {
             if !late {
@@ -683,9 +775,13 @@ impl World {
                     if !self.rules.looks_for_evidence {
                         break;
                     }
-                    self.fork(steps, ("the reconciler brings evidence in", 0), |next, _| {
-                        next.store.bring_in(&next.rules.clone(), index);
-                    });
+                    self.fork(
+                        steps,
+                        ("the reconciler brings evidence in", 0),
+                        |next, _| {
+                            next.store.bring_in(&next.rules.clone(), index);
+                        },
+                    );
                 }
                 for (index, row) in self.store.rows.iter().enumerate() {
                     let started = self
@@ -700,11 +796,17 @@ impl World {
                     }
                 }
             }
-            Helper::Looked { row, token, state, .. } => {
-                self.fork(steps, ("the reconciler settles row", usize::from(row)), |next, _| {
-                    next.settle(row, token, state);
-                    next.reconciler = Helper::Idle;
-                });
+            Helper::Looked {
+                row, token, state, ..
+            } => {
+                self.fork(
+                    steps,
+                    ("the reconciler settles row", usize::from(row)),
+                    |next, _| {
+                        next.settle(row, token, state);
+                        next.reconciler = Helper::Idle;
+                    },
+                );
                 self.fault(steps, ("the reconciler dies", 0), |next, _| {
                     next.reconciler = Helper::Idle;
                 });
@@ -734,7 +836,10 @@ impl World {
         let rules = self.rules;
         let index = usize::from(row);
         let lease = self.store.rows[index].lease;
-        let started = self.runs.iter().any(|run| run.row == row && run.token == token);
+        let started = self
+            .runs
+            .iter()
+            .any(|run| run.row == row && run.token == token);
         match state {
             State::Running if rules.waits_for_the_lease && self.now < lease => {
                 if self.store.rows[index].token == token {
@@ -742,7 +847,9 @@ impl World {
                 }
             }
             State::Running if !started => self.store.fail(&rules, index, token, false),
-            State::Running if self.now < lease + decided_after().millis() && rules.waits_for_the_lease => {
+            State::Running
+                if self.now < lease + decided_after().millis() && rules.waits_for_the_lease =>
+            {
                 self.store.unknown(&rules, index, token);
             }
             State::Running | State::Unknown => self.store.give_up(&rules, index, token),
@@ -774,18 +881,27 @@ impl World {
                     }
                 }
             }
-            Helper::Looked { row, token, again, .. } => {
-                self.fork(steps, ("a person decides about row", usize::from(row)), |next, _| {
-                    next.resolve(usize::from(row), token, again);
-                    next.person = Helper::Idle;
-                });
+            Helper::Looked {
+                row, token, again, ..
+            } => {
+                self.fork(
+                    steps,
+                    ("a person decides about row", usize::from(row)),
+                    |next, _| {
+                        next.resolve(usize::from(row), token, again);
+                        next.person = Helper::Idle;
+                    },
+                );
             }
         }
     }
 
     fn resolve(&mut self, row: usize, token: u8, again: bool) {
         let now = self.now;
-        let open = matches!(self.store.rows[row].state, State::Held | State::Unknown | State::Running);
+        let open = matches!(
+            self.store.rows[row].state,
+            State::Held | State::Unknown | State::Running
+        );
         if !open || self.store.rows[row].token != token {
             return;
         }
@@ -824,9 +940,13 @@ impl World {
             }
         }
         if let Some(next_moment) = self.next_moment() {
-            self.fork(steps, ("minutes pass:", (next_moment / MINUTE) as usize), |next, _| {
-                next.now = next_moment;
-            });
+            self.fork(
+                steps,
+                ("minutes pass:", (next_moment / MINUTE) as usize),
+                |next, _| {
+                    next.now = next_moment;
+                },
+            );
         }
     }
 
@@ -889,7 +1009,11 @@ impl Machine for World {
             }
         }
         for (number, bought) in self.store.purchases.iter().enumerate() {
-            let kept = self.store.rows.iter().any(|row| row.output == Some(number as u8));
+            let kept = self
+                .store
+                .rows
+                .iter()
+                .any(|row| row.output == Some(number as u8));
             if bought.whole && !bought.lost && !bought.allowed && !kept {
                 wrong.push(format!("an output is lost: {number} {bought:?}"));
             }

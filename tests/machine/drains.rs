@@ -14,8 +14,7 @@ use crate::search::{Machine, Step, visit};
 const LEASE_MS: Ms = 120_000;
 const ASKED_FOR_MS: Ms = 40 * 60_000;
 
-type Decide =
-    fn(&Leased, &Ending, IdempotencyClass, Ambiguous, &Attempt) -> (Tally, Finish);
+type Decide = fn(&Leased, &Ending, IdempotencyClass, Ambiguous, &Attempt) -> (Tally, Finish);
 
 /// The rules: the service's own, or one of them broken.
 #[derive(Clone, Copy)]
@@ -51,9 +50,22 @@ struct Row {
 enum Drain {
     Idle,
     /// It holds the row as it was, until then.
-    Holds { token: u8, until: Ms, attempts: u32, maybe_sent: bool, interrupted: bool, due: Ms },
+    Holds {
+        token: u8,
+        until: Ms,
+        attempts: u32,
+        maybe_sent: bool,
+        interrupted: bool,
+        due: Ms,
+    },
     /// It knows how the attempt went.
-    Knows { token: u8, attempts: u32, maybe_sent: bool, due: Ms, said: Said },
+    Knows {
+        token: u8,
+        attempts: u32,
+        maybe_sent: bool,
+        due: Ms,
+        said: Said,
+    },
 }
 
 /// How an attempt went, for the drain.
@@ -85,7 +97,11 @@ struct Outbox {
 
 impl std::fmt::Debug for Outbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {:?} effects: {}", self.row, self.drains, self.effects)
+        write!(
+            f,
+            "{:?} {:?} effects: {}",
+            self.row, self.drains, self.effects
+        )
     }
 }
 
@@ -143,7 +159,12 @@ fn leased(attempts: u32, maybe_sent: bool, interrupted: bool, due: Ms) -> Leased
 }
 
 impl Outbox {
-    fn fork(&self, steps: &mut Steps, step: Step, change: impl FnOnce(&mut Self, &mut Vec<String>)) {
+    fn fork(
+        &self,
+        steps: &mut Steps,
+        step: Step,
+        change: impl FnOnce(&mut Self, &mut Vec<String>),
+    ) {
         let mut next = self.clone();
         let mut wrong = Vec::new();
         change(&mut next, &mut wrong);
@@ -212,12 +233,24 @@ impl Outbox {
     }
 
     fn attempt(&self, steps: &mut Steps, which: usize) {
-        let Drain::Holds { token, until, attempts, maybe_sent, interrupted, due } =
-            self.drains[which].clone()
+        let Drain::Holds {
+            token,
+            until,
+            attempts,
+            maybe_sent,
+            interrupted,
+            due,
+        } = self.drains[which].clone()
         else {
             return;
         };
-        let knows = |said| Drain::Knows { token, attempts, maybe_sent, due, said };
+        let knows = |said| Drain::Knows {
+            token,
+            attempts,
+            maybe_sent,
+            due,
+            said,
+        };
         if interrupted || until <= 0 {
             self.fork(steps, ("a drain sends nothing:", which), |next, _| {
                 next.drains[which] = knows(Said::Unclear);
@@ -257,7 +290,14 @@ impl Outbox {
     }
 
     fn finish(&self, steps: &mut Steps, which: usize) {
-        let Drain::Knows { token, attempts, maybe_sent, due, said } = self.drains[which].clone() else {
+        let Drain::Knows {
+            token,
+            attempts,
+            maybe_sent,
+            due,
+            said,
+        } = self.drains[which].clone()
+        else {
             return;
         };
         let failed = |code| Failure::new(code, "");
@@ -271,7 +311,10 @@ impl Outbox {
             Said::Later => {
                 let asked = Some(Span::from_millis(ASKED_FOR_MS));
                 let failed = failed(failure::RATE_LIMITED);
-                Outcome::Transient(Failure { retry_after: asked, ..failed })
+                Outcome::Transient(Failure {
+                    retry_after: asked,
+                    ..failed
+                })
             }
             Said::Never => Outcome::Permanent(failed(failure::TARGET_REFUSED)),
         };
@@ -283,8 +326,13 @@ impl Outbox {
             random: 0,
         };
         let delivery = leased(attempts, maybe_sent, false, due);
-        let (_, finish) =
-            (self.rules.decide)(&delivery, &Ending::Over(outcome), self.class, self.policy, &attempt);
+        let (_, finish) = (self.rules.decide)(
+            &delivery,
+            &Ending::Over(outcome),
+            self.class,
+            self.policy,
+            &attempt,
+        );
         self.fork(steps, ("a drain records how it went:", which), |next, _| {
             let mine = next.row.token == Some(token) || !next.rules.finish_checks_token;
             if mine && next.row.status == "pending" {
@@ -349,7 +397,9 @@ impl Machine for Outbox {
         let open = self.row.status == "pending";
         if let Some(moment) = moments.into_iter().filter(|at| *at > 0 && open).min() {
             let minutes = (moment / 60_000) as usize;
-            self.fork(&mut steps, ("minutes pass:", minutes), |next, _| next.pass(moment));
+            self.fork(&mut steps, ("minutes pass:", minutes), |next, _| {
+                next.pass(moment)
+            });
         }
         steps
     }
@@ -367,10 +417,26 @@ impl Machine for Outbox {
 }
 
 const KINDS: [(&str, IdempotencyClass, Ambiguous); 4] = [
-    ("looks before it writes", IdempotencyClass::Probe, Ambiguous::AtLeastOnce),
-    ("refuses a second one", IdempotencyClass::Native, Ambiguous::AtLeastOnce),
-    ("can't tell, at least once", IdempotencyClass::None, Ambiguous::AtLeastOnce),
-    ("can't tell, at most once", IdempotencyClass::None, Ambiguous::AtMostOnce),
+    (
+        "looks before it writes",
+        IdempotencyClass::Probe,
+        Ambiguous::AtLeastOnce,
+    ),
+    (
+        "refuses a second one",
+        IdempotencyClass::Native,
+        Ambiguous::AtLeastOnce,
+    ),
+    (
+        "can't tell, at least once",
+        IdempotencyClass::None,
+        Ambiguous::AtLeastOnce,
+    ),
+    (
+        "can't tell, at most once",
+        IdempotencyClass::None,
+        Ambiguous::AtMostOnce,
+    ),
 ];
 
 #[test]
@@ -454,16 +520,55 @@ fn every_broken_rule_of_the_drain_is_noticed() {
     let with = |decide: Decide| Rules { decide, ..RULES };
     let rules = RULES;
     let broken = [
-        ("decide: that it may have arrived is forgotten", with(forgets_that_it_sent)),
-        ("decide: at_most_once is not heard", with(ignores_at_most_once)),
-        ("decide: Retry-After is not heard", with(ignores_retry_after)),
-        ("decide: what was refused for ever is tried again", with(tries_what_was_refused)),
+        (
+            "decide: that it may have arrived is forgotten",
+            with(forgets_that_it_sent),
+        ),
+        (
+            "decide: at_most_once is not heard",
+            with(ignores_at_most_once),
+        ),
+        (
+            "decide: Retry-After is not heard",
+            with(ignores_retry_after),
+        ),
+        (
+            "decide: what was refused for ever is tried again",
+            with(tries_what_was_refused),
+        ),
         ("decide: a passing failure is final", with(gives_up_at_once)),
-        ("decide: silence counts as success", with(takes_silence_for_success)),
-        ("finish: the token is not checked", Rules { finish_checks_token: false, ..rules }),
-        ("lease: it is not kept", Rules { lease_is_kept: false, ..rules }),
-        ("lease: an attempt that died is not remembered", Rules { remembers_the_dead: false, ..rules }),
-        ("probe: nobody looks before writing again", Rules { looks_first: false, ..rules }),
+        (
+            "decide: silence counts as success",
+            with(takes_silence_for_success),
+        ),
+        (
+            "finish: the token is not checked",
+            Rules {
+                finish_checks_token: false,
+                ..rules
+            },
+        ),
+        (
+            "lease: it is not kept",
+            Rules {
+                lease_is_kept: false,
+                ..rules
+            },
+        ),
+        (
+            "lease: an attempt that died is not remembered",
+            Rules {
+                remembers_the_dead: false,
+                ..rules
+            },
+        ),
+        (
+            "probe: nobody looks before writing again",
+            Rules {
+                looks_first: false,
+                ..rules
+            },
+        ),
     ];
     let mut silent = Vec::new();
     for (name, rules) in broken {

@@ -131,7 +131,8 @@ impl Store {
                 if !among(row) {
                     continue;
                 }
-                let verdict = (rules.verdict)(Some(&row.standing()), ask, Timestamp::from_millis(now));
+                let verdict =
+                    (rules.verdict)(Some(&row.standing()), ask, Timestamp::from_millis(now));
                 if verdict != Verdict::Fresh {
                     return (verdict, Some(index));
                 }

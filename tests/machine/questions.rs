@@ -101,7 +101,9 @@ fn faults(usual: u8) -> u8 {
 type Question = (&'static str, fn(Rules) -> World);
 
 const QUESTIONS: [Question; 9] = [
-    ("three callers, a fault", |rules| derived(rules, true, faults(1))),
+    ("three callers, a fault", |rules| {
+        derived(rules, true, faults(1))
+    }),
     ("three callers, policy hold, two faults", |rules| {
         derived(rules, false, faults(2))
     }),
@@ -114,7 +116,9 @@ const QUESTIONS: [Question; 9] = [
     ("an expired key", |rules| expired(rules, faults(0))),
     ("clocks eight hours off", |rules| skewed(rules, faults(0))),
     ("slots of a scheduler", |rules| slots(rules, faults(0))),
-    ("unfit outputs and a person", |rules| held(rules, faults(0), 1)),
+    ("unfit outputs and a person", |rules| {
+        held(rules, faults(0), 1)
+    }),
     ("nothing owed", |rules| World {
         owes: false,
         ..derived(rules, true, faults(0))
@@ -163,7 +167,10 @@ macro_rules! verdict_but {
 }
 
 verdict_but!(owed_forgotten, standing, ask, now, {
-    let not_owed = Standing { owed: false, ..standing.clone() };
+    let not_owed = Standing {
+        owed: false,
+        ..standing.clone()
+    };
     Some(verdict(Some(&not_owed), ask, now))
 });
 verdict_but!(unknown_is_fresh, standing, _ask, _now, {
@@ -195,7 +202,10 @@ verdict_but!(window_ends_early, standing, ask, now, {
     Some(verdict(Some(&shorter), ask, now))
 });
 verdict_but!(no_conflict, standing, ask, now, {
-    let same = Ask { fingerprint: standing.fingerprint.clone(), ..ask.clone() };
+    let same = Ask {
+        fingerprint: standing.fingerprint.clone(),
+        ..ask.clone()
+    };
     Some(verdict(Some(standing), &same, now))
 });
 
@@ -211,29 +221,156 @@ fn broken_rules() -> Vec<(&'static str, usize, Rules)> {
     let with = |verdict| Rules { verdict, ..RULES };
     let rules = RULES;
     vec![
-        ("verdict: what is owed is forgotten", A_FAULT, with(owed_forgotten)),
-        ("verdict: what is unknown is fresh", A_FAULT, with(unknown_is_fresh)),
-        ("verdict: past its lease a claim is fresh", A_FAULT, with(late_is_fresh)),
-        ("verdict: what runs is fresh", A_FAULT, with(running_is_fresh)),
+        (
+            "verdict: what is owed is forgotten",
+            A_FAULT,
+            with(owed_forgotten),
+        ),
+        (
+            "verdict: what is unknown is fresh",
+            A_FAULT,
+            with(unknown_is_fresh),
+        ),
+        (
+            "verdict: past its lease a claim is fresh",
+            A_FAULT,
+            with(late_is_fresh),
+        ),
+        (
+            "verdict: what runs is fresh",
+            A_FAULT,
+            with(running_is_fresh),
+        ),
         ("verdict: what is held is fresh", UNFIT, with(held_is_fresh)),
-        ("verdict: a failure keeps its key", A_FAULT, with(failed_keeps_its_key)),
-        ("verdict: the window never ends", EXPIRED, with(window_never_ends)),
-        ("verdict: there is no window", A_FAULT, with(window_of_no_length)),
-        ("verdict: the window ends early", A_FAULT, with(window_ends_early)),
-        ("verdict: fingerprints are not compared", CONFLICT, with(no_conflict)),
-        ("commit: the token is not checked", PERSON, Rules { commit_checks_token: false, ..rules }),
-        ("commit: a successor is not looked for", A_FAULT, Rules { commit_checks_successor: false, ..rules }),
-        ("failure: the token is not checked", PERSON, Rules { failure_checks_token: false, ..rules }),
-        ("reconciler: evidence is ignored", A_FAULT, Rules { looks_for_evidence: false, ..rules }),
-        ("reconciler: the lease is ignored", A_FAULT, Rules { waits_for_the_lease: false, ..rules }),
-        ("reconciler: operation keys are freed by time", CONFLICT, Rules { frees_by_time: |_| true, ..rules }),
-        ("reconciler: derived keys are never freed", A_FAULT, Rules { frees_by_time: |_| false, ..rules }),
-        ("runner: the fallback store is skipped", A_FAULT, Rules { keeps_evidence: false, ..rules }),
-        ("runner: what a late one bought is dropped", A_FAULT, Rules { keeps_superseded: false, ..rules }),
-        ("runner: that it sent is not stored", HOLD, Rules { remembers_sent: false, ..rules }),
-        ("runner: a run that is over is forgotten", A_FAULT, Rules { remembers_runs: false, ..rules }),
-        ("runner: unknown counts as failed", HOLD, Rules { unknown_is_failure: true, ..rules }),
-        ("runner: the lease is not looked at before it asks", A_FAULT, Rules { checks_the_deadline: false, ..rules }),
+        (
+            "verdict: a failure keeps its key",
+            A_FAULT,
+            with(failed_keeps_its_key),
+        ),
+        (
+            "verdict: the window never ends",
+            EXPIRED,
+            with(window_never_ends),
+        ),
+        (
+            "verdict: there is no window",
+            A_FAULT,
+            with(window_of_no_length),
+        ),
+        (
+            "verdict: the window ends early",
+            A_FAULT,
+            with(window_ends_early),
+        ),
+        (
+            "verdict: fingerprints are not compared",
+            CONFLICT,
+            with(no_conflict),
+        ),
+        (
+            "commit: the token is not checked",
+            PERSON,
+            Rules {
+                commit_checks_token: false,
+                ..rules
+            },
+        ),
+        (
+            "commit: a successor is not looked for",
+            A_FAULT,
+            Rules {
+                commit_checks_successor: false,
+                ..rules
+            },
+        ),
+        (
+            "failure: the token is not checked",
+            PERSON,
+            Rules {
+                failure_checks_token: false,
+                ..rules
+            },
+        ),
+        (
+            "reconciler: evidence is ignored",
+            A_FAULT,
+            Rules {
+                looks_for_evidence: false,
+                ..rules
+            },
+        ),
+        (
+            "reconciler: the lease is ignored",
+            A_FAULT,
+            Rules {
+                waits_for_the_lease: false,
+                ..rules
+            },
+        ),
+        (
+            "reconciler: operation keys are freed by time",
+            CONFLICT,
+            Rules {
+                frees_by_time: |_| true,
+                ..rules
+            },
+        ),
+        (
+            "reconciler: derived keys are never freed",
+            A_FAULT,
+            Rules {
+                frees_by_time: |_| false,
+                ..rules
+            },
+        ),
+        (
+            "runner: the fallback store is skipped",
+            A_FAULT,
+            Rules {
+                keeps_evidence: false,
+                ..rules
+            },
+        ),
+        (
+            "runner: what a late one bought is dropped",
+            A_FAULT,
+            Rules {
+                keeps_superseded: false,
+                ..rules
+            },
+        ),
+        (
+            "runner: that it sent is not stored",
+            HOLD,
+            Rules {
+                remembers_sent: false,
+                ..rules
+            },
+        ),
+        (
+            "runner: a run that is over is forgotten",
+            A_FAULT,
+            Rules {
+                remembers_runs: false,
+                ..rules
+            },
+        ),
+        (
+            "runner: unknown counts as failed",
+            HOLD,
+            Rules {
+                unknown_is_failure: true,
+                ..rules
+            },
+        ),
+        (
+            "runner: the lease is not looked at before it asks",
+            A_FAULT,
+            Rules {
+                checks_the_deadline: false,
+                ..rules
+            },
+        ),
     ]
 }
 
@@ -245,7 +382,9 @@ fn every_broken_rule_of_the_machine_is_noticed() {
         match visit(world(rules)).broken {
             Some(story) => {
                 let why = story.lines().next().unwrap_or_default();
-                let steps = story.lines().filter(|line| line.starts_with("  ") && line.ends_with(')'));
+                let steps = story
+                    .lines()
+                    .filter(|line| line.starts_with("  ") && line.ends_with(')'));
                 println!("| {name} | {asked} | {why} | {} |", steps.count());
             }
             None => silent.push(name),

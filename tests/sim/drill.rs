@@ -10,6 +10,7 @@ use crate::util::{Act, Answer, Call, Fate, HookAct, Kind};
 impl Chaos {
     pub fn drills(&mut self) {
         self.world.note("DRILLS".to_owned());
+        self.two_accounts_have_one_key();
         self.a_failure_frees_its_key();
         self.a_window_is_not_extended();
         self.a_late_runner_comes_after_its_successor();
@@ -35,7 +36,11 @@ impl Chaos {
     }
 
     /// The first call that a test describes goes wrong so, once.
-    fn once_wrong(&self, fate: Fate, is_it: impl Fn(Kind, &str) -> bool + 'static) -> Rc<Cell<bool>> {
+    fn once_wrong(
+        &self,
+        fate: Fate,
+        is_it: impl Fn(Kind, &str) -> bool + 'static,
+    ) -> Rc<Cell<bool>> {
         let done = Rc::new(Cell::new(false));
         let seen = Rc::clone(&done);
         self.world.plan_by(move |call| {
@@ -48,10 +53,30 @@ impl Chaos {
         done
     }
 
+    /// P9: two accounts ask for the same under the same key, and each gets its own.
+    fn two_accounts_have_one_key(&mut self) {
+        for (operation, content) in [(true, "none with a key"), (false, "none without")] {
+            let mut ids = Vec::new();
+            for account in ["default", "other"] {
+                let call = Call::shared(content, account).with("publish", [0; 0].into());
+                let call = if operation { call.key("wall") } else { call };
+                let answer = self.drill(&call);
+                if ![201, 402].contains(&answer.status) {
+                    self.expect("an account's own request", &answer, 201);
+                }
+                ids.push(answer.id());
+            }
+            if ids[0] == ids[1] && !ids[0].is_empty() {
+                self.world
+                    .violate(format!("two accounts share the generation {}", ids[0]));
+            }
+        }
+    }
+
     /// P5: a failure, and at once its own retry, in another isolate and past a mark that says
     /// *running*.
     fn a_failure_frees_its_key(&mut self) {
-        let call = Call::shared("what fails at first", "default").with("publish", [0; 0].into());
+        let call = Call::shared("none fails at first", "default").with("publish", [0; 0].into());
         self.world.gemini.then(&[Act::Refuse(503, "UNAVAILABLE")]);
         let first = self.drill(&call);
         self.expect("a refusal", &first, 503);
@@ -62,7 +87,7 @@ impl Chaos {
 
     /// P2: asked again inside its window and after it, with nothing but the database to tell.
     fn a_window_is_not_extended(&mut self) {
-        let call = Call::shared("what has a window", "default").with("publish", [0; 0].into());
+        let call = Call::shared("none has a window", "default").with("publish", [0; 0].into());
         self.world.kv.writes_down.set(true);
         let first = self.drill(&call);
         self.expect("a first request", &first, 201);
@@ -77,7 +102,7 @@ impl Chaos {
 
     /// P3: a commit hangs until a person has had the work done again.
     fn a_late_runner_comes_after_its_successor(&mut self) {
-        let call = Call::shared("what is committed late", "default")
+        let call = Call::shared("none is committed late", "default")
             .key("late-commit")
             .with("publish", [0; 0].into());
         let settles = |kind, label: &str| {
@@ -126,7 +151,8 @@ impl Chaos {
     /// P4: the drain dies after an at_most_once receiver has taken it.
     fn an_attempt_dies_after_it_arrived(&mut self) {
         self.world.hooks.then(&[HookAct::Refuse(503)]);
-        let call = Call::shared("what arrives and is not recorded", "default").to(&[("once", "in")]);
+        let call =
+            Call::shared("what arrives and is not recorded", "default").to(&[("once", "in")]);
         self.world.plan_nothing();
         self.drill(&call);
         self.world.pass_ms(2_000);
@@ -180,9 +206,10 @@ impl Chaos {
         let handle = self.world.send(&isolate, "stranger", request);
         let said = self.world.exec.finish(&handle).expect("the isolate lives");
         self.expect("a stranger", &said, 404);
-        let now = self.world.db.texts(&format!(
-            "SELECT status FROM deliveries WHERE id = '{id}'"
-        ));
+        let now = self
+            .world
+            .db
+            .texts(&format!("SELECT status FROM deliveries WHERE id = '{id}'"));
         if now != ["dead"] {
             self.world
                 .violate(format!("a stranger had {id} tried again: {now:?}"));

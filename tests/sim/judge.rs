@@ -42,8 +42,9 @@ impl Chaos {
         ));
         let allowed = self.world.hooks.requeued.borrow().contains_key(what);
         if !tried_again.is_empty() && !allowed {
-            self.world
-                .violate(format!("a stranger had {what} tried again: {tried_again:?}"));
+            self.world.violate(format!(
+                "a stranger had {what} tried again: {tried_again:?}"
+            ));
         }
     }
 
@@ -80,7 +81,10 @@ impl Chaos {
         totals.replays += u64::from(replay);
         drop(totals);
         let ledger = world.gemini.ledger.borrow();
-        if ledger.get(number).is_none_or(|entry| entry.prompt != prompt) {
+        if ledger
+            .get(number)
+            .is_none_or(|entry| entry.prompt != prompt)
+        {
             world.violate(format!("{prompt:?} got another's answer: {}", answer.body));
         }
         drop(ledger);

@@ -100,15 +100,15 @@ impl Chaos {
         }
         let row = self.dice.pick(&rows).clone();
         let (id, owner, delivery) = (cell(&row, 0), cell(&row, 1), cell(&row, 2));
-        let stranger = if owner == "default" { "other" } else { "default" };
+        let stranger = if owner == "default" {
+            "other"
+        } else {
+            "default"
+        };
         let resolve = json!({"action": "abandon", "reason": "it is not mine"});
         let (method, path, body) = match self.dice.below(3) {
             0 => ("GET", format!("/api/v1/generations/{id}"), Value::Null),
-            1 => (
-                "POST",
-                format!("/api/v1/generations/{id}/resolve"),
-                resolve,
-            ),
+            1 => ("POST", format!("/api/v1/generations/{id}/resolve"), resolve),
             _ if delivery.is_empty() => return,
             _ => (
                 "POST",

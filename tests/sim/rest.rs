@@ -76,8 +76,9 @@ impl Chaos {
         self.world.hooks.habits.borrow_mut().remove("hook.test");
         self.pass_whole(34);
         if tries > 12 {
-            self.world
-                .violate(format!("one who is down was asked {tries} times in half an hour"));
+            self.world.violate(format!(
+                "one who is down was asked {tries} times in half an hour"
+            ));
         }
         let late = self.world.db.show(&format!(
             "SELECT id, status FROM deliveries WHERE generation_id = '{}' AND status = 'pending'",
@@ -135,7 +136,10 @@ impl Chaos {
         let counted = Rc::clone(&costs);
         self.world.plan_by(move |call| {
             if [Kind::Db, Kind::KvGet, Kind::KvPut, Kind::R2].contains(&call.kind) {
-                *counted.borrow_mut().entry(call.task.to_string()).or_default() += 1;
+                *counted
+                    .borrow_mut()
+                    .entry(call.task.to_string())
+                    .or_default() += 1;
             }
             Fate::Fine
         });
@@ -195,20 +199,24 @@ impl Chaos {
                 }
             }
         }
-        let strangers = self.world.db.show(
-            "SELECT id, publisher, error FROM deliveries WHERE error LIKE '%target_taken%'",
-        );
+        let strangers = self
+            .world
+            .db
+            .show("SELECT id, publisher, error FROM deliveries WHERE error LIKE '%target_taken%'");
         if !strangers.is_empty() {
-            self.world
-                .violate(format!("what is ours was taken for a stranger's: {strangers}"));
+            self.world.violate(format!(
+                "what is ours was taken for a stranger's: {strangers}"
+            ));
         }
         let sent = self.world.hooks.messages.borrow().len();
         let said = self.world.db.integers(
             "SELECT COUNT(*) FROM deliveries WHERE publisher = 'mine' AND status = 'published'",
         );
         if i64::try_from(sent).unwrap() < said[0] {
-            self.world
-                .violate(format!("{} messages are said to be sent, {sent} were", said[0]));
+            self.world.violate(format!(
+                "{} messages are said to be sent, {sent} were",
+                said[0]
+            ));
         }
     }
 
@@ -230,8 +238,7 @@ impl Chaos {
         totals.held = count("SELECT COALESCE(SUM(count), 0) FROM alerts WHERE kind = 'held'");
         totals.unknown = count("SELECT COALESCE(SUM(count), 0) FROM alerts WHERE kind = 'unknown'");
         totals.told = self.world.told.borrow().len() as u64;
-        totals.superseded =
-            count("SELECT COUNT(*) FROM generations WHERE state = 'superseded'");
+        totals.superseded = count("SELECT COUNT(*) FROM generations WHERE state = 'superseded'");
         let ledger = self.world.gemini.ledger.borrow();
         totals.purchases = ledger.iter().filter(|entry| entry.act.bills()).count() as u64;
         totals.excused = ledger.iter().filter(|entry| entry.excuse.is_some()).count() as u64;

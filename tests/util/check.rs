@@ -152,7 +152,11 @@ fn every_output_is_its_owners(world: &World) {
     for row in held {
         let mut parts = row.splitn(3, '\n');
         let (output, token) = (parts.next().unwrap(), parts.next().unwrap());
-        if !world.checked.borrow_mut().insert(format!("{output} {token}")) {
+        if !world
+            .checked
+            .borrow_mut()
+            .insert(format!("{output} {token}"))
+        {
             continue;
         }
         let number = super::gemini::number_in(parts.next().unwrap());
@@ -202,93 +206,93 @@ fn every_lease_is_its_holders(world: &World) {
 }
 
 const RULES: &[(&str, &str)] = &[
-        (
-            "the credits of a day are the sum over its generations",
-            "SELECT c.account, c.day, c.reserved, c.spent FROM credit_days c \
+    (
+        "the credits of a day are the sum over its generations",
+        "SELECT c.account, c.day, c.reserved, c.spent FROM credit_days c \
              WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.account = c.account) \
                AND (c.reserved <> (SELECT COALESCE(SUM(g.credits_reserved), 0) \
                  FROM generations g WHERE g.account = c.account AND g.credit_day = c.day) \
                OR c.spent <> (SELECT COALESCE(SUM(g.credits_spent), 0) \
                  FROM generations g WHERE g.account = c.account AND g.credit_day = c.day))",
-        ),
-        (
-            "an account stays inside its limit of the day",
-            "SELECT c.* FROM credit_days c JOIN accounts a ON a.account = c.account \
+    ),
+    (
+        "an account stays inside its limit of the day",
+        "SELECT c.* FROM credit_days c JOIN accounts a ON a.account = c.account \
              WHERE c.spent + c.reserved > a.daily_credits",
-        ),
-        (
-            "what is not settled holds its key alone",
-            "SELECT claim_key, COUNT(*) FROM generations \
+    ),
+    (
+        "what is not settled holds its key alone",
+        "SELECT claim_key, COUNT(*) FROM generations \
              WHERE state IN ('queued', 'running', 'unknown', 'held') \
              GROUP BY claim_key HAVING COUNT(*) > 1",
-        ),
-        (
-            "what is generated is owed exactly while a delivery of it is",
-            "SELECT g.id, g.purge_at FROM generations g WHERE g.state = 'generated' \
+    ),
+    (
+        "what is generated is owed exactly while a delivery of it is",
+        "SELECT g.id, g.purge_at FROM generations g WHERE g.state = 'generated' \
              AND (g.purge_at IS NULL) <> EXISTS (SELECT 1 FROM deliveries d \
                WHERE d.generation_id = g.id \
                  AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
-        ),
-        (
-            "what is bought is stored whole",
-            "SELECT g.id, g.state FROM generations g WHERE g.output_where = 'd1' \
+    ),
+    (
+        "what is bought is stored whole",
+        "SELECT g.id, g.state FROM generations g WHERE g.output_where = 'd1' \
                AND g.state IN ('generated', 'held', 'superseded') AND g.output_parts <> ( \
                  SELECT COUNT(*) FROM outputs o WHERE o.output_id = g.output_id)",
-        ),
-        (
-            "only what is generated is published",
-            "SELECT d.id, d.status, g.state FROM deliveries d \
+    ),
+    (
+        "only what is generated is published",
+        "SELECT d.id, d.status, g.state FROM deliveries d \
              JOIN generations g ON g.id = d.generation_id \
              WHERE d.status IN ('pending', 'published') AND g.state <> 'generated'",
-        ),
-        (
-            "what is not fit is published by a person only",
-            "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
+    ),
+    (
+        "what is not fit is published by a person only",
+        "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
              AND g.finish_reason <> 'STOP' AND NOT EXISTS (SELECT 1 FROM audit a \
                WHERE a.subject = g.id AND a.action = 'publish') \
              AND (g.surface = 'api' OR EXISTS (SELECT 1 FROM deliveries d \
                WHERE d.generation_id = g.id))",
-        ),
-        (
-            "what is owed is not purged",
-            "SELECT d.id, g.purge_at FROM deliveries d \
+    ),
+    (
+        "what is owed is not purged",
+        "SELECT d.id, g.purge_at FROM deliveries d \
              JOIN generations g ON g.id = d.generation_id \
              WHERE d.status IN ('pending', 'outcome_unknown') AND g.purge_at IS NOT NULL",
-        ),
-        (
-            "what is held or unknown is not purged",
-            "SELECT id, state FROM generations WHERE purge_at IS NOT NULL \
+    ),
+    (
+        "what is held or unknown is not purged",
+        "SELECT id, state FROM generations WHERE purge_at IS NOT NULL \
                AND state IN ('queued', 'running', 'held', 'unknown')",
-        ),
-        (
-            "what is settled is purged one day, unless it is owed",
-            "SELECT g.id, g.state FROM generations g WHERE g.purge_at IS NULL \
+    ),
+    (
+        "what is settled is purged one day, unless it is owed",
+        "SELECT g.id, g.state FROM generations g WHERE g.purge_at IS NULL \
                AND g.state IN ('generated', 'failed', 'superseded') AND NOT EXISTS ( \
                  SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
                    AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
-        ),
-        (
-            "a settled generation reserves nothing",
-            "SELECT id, state, reason, credits_reserved FROM generations \
+    ),
+    (
+        "a settled generation reserves nothing",
+        "SELECT id, state, reason, credits_reserved FROM generations \
              WHERE credits_reserved > 0 AND (state IN ('generated', 'held', 'superseded') \
                OR (state = 'failed' AND COALESCE(reason, '') <> 'unknown_freed'))",
-        ),
-        (
-            "a delivery belongs to its generation's account",
-            "SELECT d.id FROM deliveries d JOIN generations g ON g.id = d.generation_id \
+    ),
+    (
+        "a delivery belongs to its generation's account",
+        "SELECT d.id FROM deliveries d JOIN generations g ON g.id = d.generation_id \
              WHERE d.account <> g.account",
-        ),
-        (
-            "what is reserved is the estimate, once",
-            "SELECT id, state, credits_reserved, credits_estimate FROM generations \
+    ),
+    (
+        "what is reserved is the estimate, once",
+        "SELECT id, state, credits_reserved, credits_estimate FROM generations \
              WHERE credits_reserved NOT IN (0, credits_estimate)",
-        ),
-        (
-            "what is unknown keeps its reservation",
-            "SELECT id, credits_reserved, credits_estimate FROM generations \
+    ),
+    (
+        "what is unknown keeps its reservation",
+        "SELECT id, credits_reserved, credits_estimate FROM generations \
              WHERE state = 'unknown' AND credits_reserved <> credits_estimate",
-        ),
-    ];
+    ),
+];
 
 /// What the end of a run must look like.
 #[derive(Clone, Copy, Debug)]
@@ -342,7 +346,10 @@ pub fn at_rest(world: &World, rest: Rest) {
 
 /// P4: a delivery's id, its idempotency key, is made of what it is, whatever becomes of it.
 fn ids_are_constant(world: &World) {
-    for row in world.db.query("SELECT id, generation_id, publisher, target FROM deliveries") {
+    for row in world
+        .db
+        .query("SELECT id, generation_id, publisher, target FROM deliveries")
+    {
         let texts: Vec<&str> = row
             .iter()
             .filter_map(|(_, value)| match value {

@@ -109,7 +109,8 @@ impl Call {
     pub fn prompt(&self) -> String {
         let plain = self.body["userPrompt"].as_str().map(str::to_owned);
         let who = self.body.pointer("/labels/who").and_then(Value::as_str);
-        let text = plain.unwrap_or_else(|| super::gemini::prompt_of(self.body.to_string().as_bytes()));
+        let text =
+            plain.unwrap_or_else(|| super::gemini::prompt_of(self.body.to_string().as_bytes()));
         match who {
             Some(who) if self.path.is_none() => format!("{text} of {who}"),
             _ => text,

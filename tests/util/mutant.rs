@@ -363,18 +363,6 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
             to: "credits_spent = credits_spent + ?19",
         }]),
     ),
-    (
-        "P10",
-        "a claim reads every generation of the service",
-        Mutant::Schema(
-            "DROP INDEX generations_in_window; DROP INDEX generations_owed",
-        ),
-    ),
-    (
-        "P10",
-        "what is stale is looked for among all that was ever published",
-        Mutant::Schema("DROP INDEX deliveries_stale"),
-    ),
 ];
 
 const fn sql(rewrites: &'static [Rewrite]) -> Mutant {
@@ -392,7 +380,9 @@ pub fn broken_batch(mutant: Option<Mutant>, batch: &mut [Statement]) {
             continue;
         };
         for scope in ["d:", "o:"] {
-            let account = text.strip_prefix(scope).and_then(|rest| rest.split_once(':'));
+            let account = text
+                .strip_prefix(scope)
+                .and_then(|rest| rest.split_once(':'));
             if let Some((_, rest)) = account {
                 *text = format!("{scope}all:{rest}");
                 break;
@@ -418,7 +408,7 @@ pub fn broken_rows(mutant: Option<Mutant>, batch: &[Statement], results: &mut [R
 
 /// Whether a batch claims a key.
 pub fn is_claim(batch: &[Statement]) -> bool {
-    batch
-        .first()
-        .is_some_and(|first| first.sql.starts_with("INSERT INTO generations") && first.params.len() == 25)
+    batch.first().is_some_and(|first| {
+        first.sql.starts_with("INSERT INTO generations") && first.params.len() == 25
+    })
 }

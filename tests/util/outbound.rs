@@ -138,7 +138,10 @@ impl Port {
             id = format!("{id}-{}", self.world.hooks.receipts.borrow().len());
         }
         let fate = self
-            .gate(Kind::Hook, &format!("{} {host} {}", request.method, short(&id)))
+            .gate(
+                Kind::Hook,
+                &format!("{} {host} {}", request.method, short(&id)),
+            )
             .await;
         if !fate.acts() {
             return Err(lost());

@@ -10,8 +10,8 @@ use oncepress::idempotency::live::{Feed, Step};
 use oncepress::idempotency::mark::Mark;
 use oncepress::idempotency::record::{Job, Settlement};
 use oncepress::ports::{
-    Clock, Database, DbError, IsolateCache, KeyValue, KvError, Object, ObjectError, Objects, PutNew,
-    QueueError, Queues, Random, RateLimiter, Rows, SqlValue, Statement, Task, Telemetry,
+    Clock, Database, DbError, IsolateCache, KeyValue, KvError, Object, ObjectError, Objects,
+    PutNew, QueueError, Queues, Random, RateLimiter, Rows, SqlValue, Statement, Task, Telemetry,
 };
 use oncepress::time::{Span, Timestamp};
 
@@ -391,10 +391,11 @@ impl Background for Port {
     /// `waitUntil`: cancelled 30 s later.
     fn spawn(&self, task: Task<'static, ()>) {
         let limit = self.world.exec.sleep(30_000);
-        let world = self.world.clone();
+        let (world, home) = (self.world.clone(), self.home());
         self.world.exec.spawn(self.home(), "bg", async move {
             if let Either::Right(_) = select(task, Box::pin(limit)).await {
                 world.note("waitUntil is over: a task is cancelled".to_owned());
+                world.excuse_purchases_of(home, world.exec.now_ms() - 30_000);
             }
         });
     }

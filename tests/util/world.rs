@@ -260,7 +260,7 @@ impl World {
     /// Ends an isolate: every task in it is dropped, its memory is gone.
     pub fn kill(&self, home: u64) {
         self.note(format!("isolate {home} dies"));
-        self.excuse_purchases_of(home);
+        self.excuse_purchases_of(home, self.exec.now_ms());
         self.exec.kill_home(home);
         let isolate = self.isolates.borrow_mut().remove(&home);
         if let Some(isolate) = isolate {
@@ -269,12 +269,14 @@ impl World {
         self.actors.forget(home);
     }
 
-    /// What a dying isolate had bought and no store had is inside P3's stretch.
-    fn excuse_purchases_of(&self, home: u64) {
+    /// What a dying isolate, or a task of it that is cancelled, had bought by then and no store had
+    /// is inside P3's stretch.
+    pub fn excuse_purchases_of(&self, home: u64, by: i64) {
         let count = self.gemini.ledger.borrow().len();
         for index in 0..count {
             let entry = self.gemini.ledger.borrow()[index].clone();
-            let open = entry.home == home && entry.act.bills() && entry.excuse.is_none();
+            let open =
+                entry.home == home && entry.at <= by && entry.act.bills() && entry.excuse.is_none();
             if open && !self.is_kept(&entry.text) {
                 self.gemini.ledger.borrow_mut()[index].excuse = Some("its runner died");
             }
