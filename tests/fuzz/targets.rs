@@ -272,7 +272,7 @@ pub fn config(bytes: &[u8]) {
     let shown = format!("{config:?}");
     for name in ["GEMINI_API_KEY", "ADMIN_TOKEN", "SLACK_WEBHOOK_URL"] {
         // Where it is written elsewhere too, nothing can be said.
-        let secret = value(name).filter(|secret| secret.len() >= 12);
+        let secret = value(name).filter(|secret| secret.contains("s3cret"));
         let Some(secret) = secret.filter(|secret| text.matches(secret.as_str()).count() == 1)
         else {
             continue;

@@ -56,14 +56,6 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
     ),
     (
         "P1",
-        "a message that comes twice takes a generation twice",
-        sql(&[Rewrite {
-            from: "WHERE id = ?1 AND state = 'queued'",
-            to: "WHERE id = ?1 AND state IN ('queued', 'running')",
-        }]),
-    ),
-    (
-        "P1",
         "a Durable Object forgets a run as soon as it is over",
         Mutant::ForgetRun,
     ),
@@ -179,14 +171,6 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
     ),
     (
         "P4",
-        "an attempt that died is not remembered",
-        sql(&[Rewrite {
-            from: "d.lease_token AS d_lease_token, d.maybe_sent AS d_maybe_sent",
-            to: "NULL AS d_lease_token, 0 AS d_maybe_sent",
-        }]),
-    ),
-    (
-        "P4",
         "nobody looks before writing again",
         Mutant::ProbeBlind,
     ),
@@ -205,7 +189,6 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
                  next_attempt_at = ?3, due_since = ?3, attempts = 0",
         }]),
     ),
-    ("P4", "Retry-After is not read", Mutant::RetryAfterDeaf),
     (
         "P5",
         "a failed generation keeps its key",
@@ -311,15 +294,6 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
         sql(&[Rewrite {
             from: "WHERE g.id = ?1 AND (?2 IS NULL OR g.account = ?2)",
             to: "WHERE g.id = ?1 AND (?2 IS NULL OR 1 = 1)",
-        }]),
-    ),
-    (
-        "P9",
-        "another account's delivery is requeued",
-        sql(&[Rewrite {
-            from: "WHERE id = ?1 AND (?2 IS NULL OR account = ?2) AND status IN ('dead', \
-                   'cancelled'",
-            to: "WHERE id = ?1 AND (?2 IS NULL OR 1 = 1) AND status IN ('dead', 'cancelled'",
         }]),
     ),
     (
