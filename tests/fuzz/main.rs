@@ -4,6 +4,10 @@
 //! `FUZZ_ROUNDS=1000000 cargo test --test fuzz -- --nocapture` goes on for longer.
 
 #![allow(
+    clippy::pedantic,
+    clippy::collapsible_match,
+    clippy::style,
+    clippy::complexity,
     clippy::arithmetic_side_effects,
     clippy::expect_used,
     clippy::indexing_slicing,

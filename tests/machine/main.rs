@@ -5,6 +5,10 @@
 //! `cargo test --test machine -- --nocapture` prints the states that were visited.
 
 #![allow(
+    clippy::pedantic,
+    clippy::collapsible_match,
+    clippy::style,
+    clippy::complexity,
     clippy::arithmetic_side_effects,
     clippy::expect_used,
     clippy::indexing_slicing,
