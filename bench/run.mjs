@@ -1,18 +1,13 @@
-// The benchmark: Oncepress beside a plain Worker of the common recipe, both on the same workerd
-// through `wrangler dev`, in interleaved rounds. Prints a Markdown table of ratios with their spread.
-//   bash scripts/bench.sh [--seconds 4] [--rounds 5]
-// Timings are of this machine and of both Workers behind wrangler's proxy; the ratios are the point.
+// The benchmark: Oncepress beside a plain Worker of the common recipe, each in its own workerd, in
+// interleaved rounds. Prints Markdown tables of medians, ratios and their spread.
+//   bash scripts/bench.sh [--seconds 4] [--rounds 5] [--connections 8] [--scale 1000000]
+// Times are of this machine; the ratios are the point.
 
-import { execFileSync } from "node:child_process";
-import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { Agent, request as httpRequest } from "node:http";
-import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
 import { Fakes } from "../tests/e2e/lib/fakes.mjs";
-import { ROOT, STATE, WRANGLER } from "../tests/e2e/lib/paths.mjs";
-import { end, freePort, start } from "../tests/e2e/lib/process.mjs";
-import { waitFor } from "../tests/e2e/lib/wait.mjs";
+import { closedLoop, expect, percentiles } from "./lib/http.mjs";
+import { bundleKiB, Oncepress, Plain } from "./lib/sides.mjs";
 
 const option = (name, fallback) => {
   const at = process.argv.indexOf(`--${name}`);
@@ -21,243 +16,207 @@ const option = (name, fallback) => {
 const SECONDS = option("seconds", 4);
 const ROUNDS = option("rounds", 5);
 const CONNECTIONS = option("connections", 8);
-const ADMIN_TOKEN = "bench-admin-token-of-this-machine";
-const DIR = join(STATE, "bench");
-
-const agent = new Agent({ keepAlive: true, maxSockets: 64 });
-
-/** One request over a kept connection; gives status and body. */
-function call(port, path, { method = "POST", headers = {}, body } = {}) {
-  return new Promise((resolve, reject) => {
-    const options = { port, path, method, agent, headers: { ...headers } };
-    if (body !== undefined) {
-      options.headers["content-type"] = "application/json";
-      options.headers["content-length"] = Buffer.byteLength(body);
-    }
-    const request = httpRequest({ host: "127.0.0.1", ...options }, (answer) => {
-      const pieces = [];
-      answer.on("data", (piece) => pieces.push(piece));
-      answer.on("end", () =>
-        resolve({ status: answer.statusCode, text: Buffer.concat(pieces).toString() }),
-      );
-    });
-    request.on("error", reject);
-    request.end(body);
-  });
-}
-
-/** Requests in a closed loop over some connections, for a while; gives requests a second and ms. */
-async function load(one, seconds) {
-  const until = performance.now() + seconds * 1000;
-  const times = [];
-  const worker = async () => {
-    while (performance.now() < until) {
-      const begun = performance.now();
-      await one();
-      times.push(performance.now() - begun);
-    }
-  };
-  const begun = performance.now();
-  await Promise.all(Array.from({ length: CONNECTIONS }, worker));
-  const took = (performance.now() - begun) / 1000;
-  times.sort((a, b) => a - b);
-  const at = (share) => times[Math.min(times.length - 1, Math.floor(times.length * share))];
-  return { rate: times.length / took, p50: at(0.5), p99: at(0.99) };
-}
+const SCALE = option("scale", 1_000_000);
+const OWED = 1_000;
+const DUE = 20;
+const LONG = "長い記事の文脈です。 A long context. ".repeat(1_000).slice(0, 25_900);
+const SEEDED_AT_ONCE = 50_000;
 
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
-const expect = (answer, ...statuses) => {
-  if (!statuses.includes(answer.status)) throw new Error(`${answer.status} ${answer.text}`);
-  return answer;
-};
-
-class Side {
-  constructor(name, config) {
-    this.name = name;
-    this.config = config;
-  }
-
-  async start() {
-    this.port = await freePort();
-    const args = ["dev", "--config", this.config, "--local", "--ip", "127.0.0.1", "--port"];
-    args.push(String(this.port), "--inspector-port", "0", "--persist-to", join(DIR, this.name));
-    const begun = performance.now();
-    this.child = start(WRANGLER, args, { log: join(DIR, `${this.name}.log`), cwd: ROOT });
-    await waitFor(`${this.name}`, () => this.ping().catch(() => undefined), { withinMs: 60_000 });
-    return performance.now() - begun;
-  }
-
-  stop() {
-    return end(this.child);
-  }
-}
-
-class Oncepress extends Side {
-  async ping() {
-    return expect(await call(this.port, "/healthz", { method: "GET" }), 200);
-  }
-
-  async prepare() {
-    const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
-    const post = (path, body) =>
-      call(this.port, path, { headers: admin, body: JSON.stringify(body) });
-    expect(await post("/admin/accounts", { account: "default" }), 201, 409);
-    const key = expect(await post("/admin/accounts/default/keys", {}), 201);
-    this.headers = { authorization: `Bearer ${JSON.parse(key.text).key}` };
-    this.admin = admin;
-  }
-
-  ask(prompt, owed = false) {
-    const publish = owed ? [{ publisher: "archive", target: "{id}.md" }] : [];
-    const body = JSON.stringify({ site: "demo", pipeline: "bench", userPrompt: prompt, publish });
-    return call(this.port, "/api/v1/generations", { headers: this.headers, body });
-  }
-
-  async drain() {
-    const answer = expect(await call(this.port, "/admin/drain", { headers: this.admin }), 200);
-    return JSON.parse(answer.text).published;
-  }
-}
-
-class Plain extends Side {
-  async ping() {
-    return expect(await call(this.port, "/", { method: "GET" }), 404);
-  }
-
-  async prepare() {
-    this.headers = { authorization: "Bearer bench-key" };
-  }
-
-  ask(prompt) {
-    const body = JSON.stringify({ site: "demo", pipeline: "bench", userPrompt: prompt });
-    return call(this.port, "/generate", { headers: this.headers, body });
-  }
-
-  async drain() {
-    return JSON.parse(expect(await call(this.port, "/drain"), 200).text).published;
-  }
-}
-
-async function configure(fakes) {
-  await rm(DIR, { recursive: true, force: true });
-  await mkdir(DIR, { recursive: true });
-  const plain = JSON.parse(await readFile(join(ROOT, "bench/plain/wrangler.json"), "utf8"));
-  plain.main = join(ROOT, "bench/plain/worker.ts");
-  plain.vars.GEMINI_BASE_URL = fakes.url;
-  await writeFile(join(DIR, "plain.json"), JSON.stringify(plain));
-  const base = JSON.parse(await readFile(join(STATE, "wrangler.json"), "utf8"));
-  const ours = {
-    ...base,
-    main: join(ROOT, "build/index.js"),
-    vars: {
-      ...base.vars,
-      GEMINI_BASE_URL: fakes.url,
-      GEMINI_API_KEY: "fake",
-      ADMIN_TOKEN,
-      SUBREQUEST_BUDGET: 10_000,
-      PUBLISHERS: { archive: { kind: "r2", prefix: "bench/" } },
-      PIPELINES: {},
-    },
-  };
-  await writeFile(join(DIR, "oncepress.json"), JSON.stringify(ours));
-  const migrate = ["d1", "execute", "DB", "--local", "--config", join(DIR, "plain.json")];
-  migrate.push("--persist-to", join(DIR, "plain"), "--file", join(ROOT, "bench/plain/schema.sql"));
-  execFileSync(WRANGLER, migrate, { cwd: ROOT, env: { ...process.env, CI: "true" }, stdio: "ignore" });
-  await cp(join(STATE, "empty-stores"), join(DIR, "oncepress"), { recursive: true });
-}
+const show = (value) => (value >= 100 ? value.toFixed(0) : value.toPrecision(3));
 
 /** Rounds in turn, so that what the machine does meanwhile meets both. */
-async function compare(sides, measure) {
-  const results = new Map(sides.map((side) => [side.name, []]));
+async function rounds(sides, measure) {
+  const results = new Map(sides.map(({ name }) => [name, []]));
   for (let round = 0; round < ROUNDS; round += 1) {
-    const order = round % 2 === 0 ? sides : [...sides].reverse();
-    for (const side of order) results.get(side.name).push(await measure(side, round));
+    for (const side of round % 2 === 0 ? sides : [...sides].reverse()) {
+      results.get(side.name).push(await measure(side, round));
+    }
   }
   return results;
 }
 
 function row(what, results, pick, better) {
-  const of = (name) => results.get(name).map(pick);
-  const [ours, plain] = [of("oncepress"), of("plain")];
+  const [ours, plain] = ["oncepress", "plain"].map((name) => results.get(name).map(pick));
   const ratios = ours.map((value, i) => (better === "more" ? value / plain[i] : plain[i] / value));
-  const show = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(2));
   const spread = `${Math.min(...ratios).toFixed(2)}–${Math.max(...ratios).toFixed(2)}`;
-  return `| ${what} | ${show(median(ours))} | ${show(median(plain))} | ${median(ratios).toFixed(2)} (${spread}) |`;
+  const ratio = `${median(ratios).toFixed(2)} (${spread})`;
+  console.log(`| ${what} | ${show(median(ours))} | ${show(median(plain))} | ${ratio} |`);
+}
+
+/** Load of one kind on one side: rate, latency, and workerd's CPU time for each request. */
+async function load(side, one) {
+  const before = side.cpuMs();
+  const figures = await closedLoop(one, { seconds: SECONDS, connections: CONNECTIONS });
+  return { ...figures, cpu: (side.cpuMs() - before) / figures.count };
+}
+
+async function requests(sides) {
+  const replayOf = (prompt) =>
+    rounds(sides, (side) => load(side, async () => expect(await side.ask(prompt), 200)));
+  for (const side of sides) {
+    for (const prompt of ["short", LONG]) expect(await side.ask(prompt), 201);
+    for (let i = 0; i < 300; i += 1) expect(await side.ask("short"), 200);
+  }
+  const replay = await replayOf("short");
+  row("replay, requests/s", replay, ({ rate }) => rate, "more");
+  row("replay, p50 ms", replay, ({ p50 }) => p50, "less");
+  row("replay, p99 ms", replay, ({ p99 }) => p99, "less");
+  row("replay, CPU ms a request", replay, ({ cpu }) => cpu, "less");
+  const long = await replayOf(LONG);
+  row("replay of a 44 kB request, requests/s", long, ({ rate }) => rate, "more");
+  row("replay of a 44 kB request, CPU ms a request", long, ({ cpu }) => cpu, "less");
+  let unique = 0;
+  const fresh = await rounds(sides, (side) =>
+    load(side, async () => expect(await side.ask(`fresh ${(unique += 1)}`), 201)),
+  );
+  row("fresh, instant Gemini, requests/s", fresh, ({ rate }) => rate, "more");
+  row("fresh, p50 ms", fresh, ({ p50 }) => p50, "less");
+  row("fresh, p99 ms", fresh, ({ p99 }) => p99, "less");
+  row("fresh, CPU ms a request", fresh, ({ cpu }) => cpu, "less");
+}
+
+/** The replay again, with the rate limiter that the platform simulates asked on either side. */
+async function limited(fakes) {
+  const sides = [
+    new Oncepress(fakes, { limited: true, stores: "oncepress-limited" }),
+    new Plain(fakes, { limited: true, stores: "plain-limited" }),
+  ];
+  for (const side of sides) {
+    await side.start({ empty: true });
+    await side.prepare();
+    expect(await side.ask("short"), 201);
+    for (let i = 0; i < 300; i += 1) expect(await side.ask("short"), 200);
+  }
+  const replay = await rounds(sides, (side) =>
+    load(side, async () => expect(await side.ask("short"), 200)),
+  );
+  row("replay, both behind a rate limiter, requests/s", replay, ({ rate }) => rate, "more");
+  row("replay, both behind a rate limiter, CPU ms a request", replay, ({ cpu }) => cpu, "less");
+  await Promise.all(sides.map((side) => side.stop()));
+}
+
+/** A drain of 1,000 due rows, in as many drains as that takes; the stores are R2 and D1. */
+async function drains(sides) {
+  for (const side of sides) await side.drain();
+  const results = await rounds(sides, async (side, round) => {
+    await side.owe(`drain${round}_`, 1, OWED);
+    const [begun, cpu] = [performance.now(), side.cpuMs()];
+    let published = 0;
+    for (let turn = 0; published < OWED && turn < OWED; turn += 1) published += await side.drain();
+    if (published !== OWED) throw new Error(`${side.name} published ${published}`);
+    return { ms: performance.now() - begun, cpu: side.cpuMs() - cpu };
+  });
+  row(`drain of ${OWED} rows, ms`, results, ({ ms }) => ms, "less");
+  row(`drain of ${OWED} rows, CPU ms`, results, ({ cpu }) => cpu, "less");
+}
+
+async function sizes(sides) {
+  const resident = new Map(sides.map((side) => [side.name, [side.residentMiB()]]));
+  row("workerd's memory after that, MiB", resident, (value) => value, "less");
+  await Promise.all(sides.map((side) => side.stop()));
+  const starts = await rounds(sides, async (side) => {
+    const ms = await side.start();
+    await side.stop();
+    return ms;
+  });
+  row("start of workerd to the first answer, ms", starts, (value) => value, "less");
+  const bundles = await bundleKiB((file) => gzipSync(file, { level: 9 }));
+  const each = new Map(Object.entries(bundles).map(([name, kib]) => [name, [kib]]));
+  row("bundle, gzip KiB", each, (value) => value, "less");
+}
+
+/** Operations of the bindings, counted under the tests' wrapper, which is not timed. */
+async function operations(sides) {
+  console.log("\n| operations of a request | KV reads | KV writes | D1 statements in round trips | other subrequests |");
+  console.log("|---|---|---|---|---|");
+  for (const side of sides) {
+    await side.start({ counting: true });
+    expect(await side.ask("count me first"), 201);
+    for (const [what, status] of [["fresh", 201], ["replay", 200]]) {
+      const since = (await side.journal()).length;
+      expect(await side.ask("count me"), status);
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      const entries = (await side.journal(since)).filter(
+        ({ subject }) => !subject?.startsWith("INSERT INTO flushes"),
+      );
+      const of = (binding, ...ops) =>
+        entries.filter((entry) => entry.binding === binding && (!ops.length || ops.includes(entry.op)));
+      const kv = side.name === "plain" ? "KV" : "KV_DEDUP";
+      const statements = of("DB").reduce((sum, entry) => sum + (entry.statements ?? 1), 0);
+      const others = entries.filter(({ binding }) => ![kv, "DB"].includes(binding)).length;
+      const cells = [of(kv, "get", "getWithMetadata").length, of(kv, "put", "delete").length];
+      cells.push(`${statements} in ${of("DB").length}`, others);
+      console.log(`| ${what}, ${side.name} | ${cells.join(" | ")} |`);
+    }
+    await side.stop();
+  }
+}
+
+/** What a drain of 20 and a replay cost beside more and more rows. */
+async function scaling(fakes) {
+  const side = new Oncepress(fakes, { stores: "oncepress-scale" });
+  console.log("\n| published rows beside it | drain of 20: rows read a row | ms | replay from D1, p50 ms | p99 ms |");
+  console.log("|---|---|---|---|---|");
+  await side.start({ counting: true, empty: true });
+  await side.prepare();
+  const replays = Array.from({ length: 200 }, (_, i) => `asked before ${i}`);
+  for (const prompt of replays) expect(await side.ask(prompt), 201);
+  let seeded = 0;
+  for (let scale = 1_000; scale <= SCALE; scale *= 10) {
+    for (; seeded < scale; seeded = Math.min(scale, seeded + SEEDED_AT_ONCE)) {
+      const last = Math.min(scale, seeded + SEEDED_AT_ONCE);
+      await side.owe("p", seeded + 1, last, "published");
+    }
+    await side.owe(`due${scale}_`, 1, DUE);
+    // A first drain after the seeding reads what SQLite has not in its cache.
+    const since = (await side.journal()).length;
+    const begun = performance.now();
+    if ((await side.drain()) !== DUE) throw new Error("not all were published");
+    const ms = performance.now() - begun;
+    const read = (await side.journal(since))
+      .filter(({ binding, where }) => binding === "DB" && where === "fetch")
+      .reduce((sum, { rowsRead }) => sum + rowsRead, 0);
+    const { p50, p99 } = await coldReplays(side, replays);
+    console.log(`| ${scale} | ${read / DUE} | ${show(ms)} | ${show(p50)} | ${show(p99)} |`);
+  }
+  await side.stop();
+}
+
+/** Each prompt once, from D1: neither the isolate nor KV knows it any longer. */
+async function coldReplays(side, prompts) {
+  await side.stop();
+  await side.start({ counting: true });
+  const kv = await side.miniflare.getKVNamespace("KV_DEDUP", side.name);
+  const { keys } = await kv.list();
+  await Promise.all(keys.filter(({ name }) => name.startsWith("idem")).map(({ name }) => kv.delete(name)));
+  expect(await side.ask(prompts[0]), 200);
+  const times = [];
+  for (const prompt of prompts.slice(1)) {
+    const begun = performance.now();
+    expect(await side.ask(prompt), 200);
+    times.push(performance.now() - begun);
+  }
+  return percentiles(times);
 }
 
 const fakes = await Fakes.start("bench");
-const rows = [];
-const sides = [];
 try {
-  await configure(fakes);
-  sides.push(new Oncepress("oncepress", join(DIR, "oncepress.json")));
-  sides.push(new Plain("plain", join(DIR, "plain.json")));
-  const cold = new Map();
-  for (const side of sides) cold.set(side.name, [await side.start()]);
-  for (const side of sides) await side.prepare();
-  const long = "長い記事の文脈です。 A long context. ".repeat(900).slice(0, 20_000);
+  const sides = [new Oncepress(fakes.url), new Plain(fakes.url)];
   for (const side of sides) {
-    expect(await side.ask("warm up"), 201);
-    expect(await side.ask(`long ${long}`), 201);
+    await side.start({ empty: true });
+    await side.prepare();
   }
-  const replay = await compare(sides, (side) =>
-    load(async () => expect(await side.ask("warm up"), 200), SECONDS),
-  );
-  rows.push(row("replay, requests/s", replay, ({ rate }) => rate, "more"));
-  rows.push(row("replay, p50 ms", replay, ({ p50 }) => p50, "less"));
-  rows.push(row("replay, p99 ms", replay, ({ p99 }) => p99, "less"));
-  const longReplay = await compare(sides, (side) =>
-    load(async () => expect(await side.ask(`long ${long}`), 200), SECONDS),
-  );
-  rows.push(row("replay of a 44 kB request, requests/s", longReplay, ({ rate }) => rate, "more"));
-  let unique = 0;
-  const fresh = await compare(sides, (side) =>
-    load(async () => expect(await side.ask(`fresh ${(unique += 1)}`), 201), SECONDS),
-  );
-  rows.push(row("fresh, instant Gemini, requests/s", fresh, ({ rate }) => rate, "more"));
-  rows.push(row("fresh, p50 ms", fresh, ({ p50 }) => p50, "less"));
-  rows.push(row("fresh, p99 ms", fresh, ({ p99 }) => p99, "less"));
-  const memory = new Map();
-  for (const side of sides) memory.set(side.name, [residentMiB(side.child.pid)]);
-  rows.push(row("memory of workerd after that, MiB", memory, (value) => value, "less"));
-  rows.push(row("start of wrangler dev to the first answer, ms", cold, (value) => value, "less"));
-  const sizes = new Map([
-    ["oncepress", [await gzipKiB(["build/index.js", "build/index_bg.wasm"])]],
-    ["plain", [await gzipKiB(["bench/plain/worker.ts"])]],
-  ]);
-  rows.push(row("bundle, gzip KiB (plain: its source)", sizes, (value) => value, "less"));
+  console.log(`| what | Oncepress | plain | for Oncepress, median (spread) of ${ROUNDS} rounds |`);
+  console.log("|---|---|---|---|");
+  await requests(sides);
+  await limited(fakes.url);
+  await drains(sides);
+  await sizes(sides);
+  await operations(sides);
+  if (SCALE >= 1_000) await scaling(fakes.url);
+  console.log("\nA ratio over 1 is in favour of Oncepress.");
 } finally {
-  await Promise.all([...sides.map((side) => side.stop()), fakes.stop()]);
+  await fakes.stop();
 }
-
-function residentMiB(pid) {
-  const tree = execFileSync("ps", ["-eo", "pid,ppid,rss,comm"], { encoding: "utf8" });
-  const processes = tree
-    .trim()
-    .split("\n")
-    .slice(1)
-    .map((line) => line.trim().split(/\s+/));
-  const own = new Set([String(pid)]);
-  let grown = true;
-  while (grown) {
-    grown = false;
-    for (const [child, parent] of processes) {
-      if (own.has(parent) && !own.has(child)) grown = own.add(child) !== undefined;
-    }
-  }
-  const sum = processes
-    .filter(([child, , , name]) => own.has(child) && name.startsWith("workerd"))
-    .reduce((total, [, , rss]) => total + Number(rss), 0);
-  return sum / 1024;
-}
-
-async function gzipKiB(files) {
-  let sum = 0;
-  for (const file of files) sum += gzipSync(await readFile(join(ROOT, file)), { level: 9 }).length;
-  return sum / 1024;
-}
-
-console.log(`| what | Oncepress | plain | Oncepress against plain, median (spread of ${ROUNDS} rounds) |`);
-console.log("|---|---|---|---|");
-for (const line of rows) console.log(line);
-console.log("\nA ratio over 1 is in favour of Oncepress.");
+process.exit(0);

@@ -132,10 +132,12 @@ CREATE TABLE deliveries (
   next_attempt_at INTEGER NOT NULL,     -- due from then on
   lease_token TEXT,                     -- of the drain that holds it; pending rows only
   lease_until INTEGER NOT NULL DEFAULT 0, -- until when it holds it
+  serial_lane TEXT,                     -- what takes one writer at a time, as leased: a branch
   done_token TEXT,                      -- of the drain that recorded the newest attempt
   maybe_sent INTEGER NOT NULL DEFAULT 0, -- 1: an attempt may have taken effect
   attempts INTEGER NOT NULL DEFAULT 0,
   attempt_log TEXT NOT NULL DEFAULT '[]',
+  attempted_at INTEGER,                 -- when the newest attempt was recorded
   progress TEXT,
   reference TEXT,
   error TEXT,
@@ -151,6 +153,10 @@ CREATE INDEX deliveries_due ON deliveries (publisher, account, next_attempt_at)
   WHERE status = 'pending';
 CREATE INDEX deliveries_stale ON deliveries (stale_alerted, due_since)
   WHERE status = 'pending';
+CREATE INDEX deliveries_in_serial_lane ON deliveries (serial_lane)
+  WHERE lease_token IS NOT NULL AND serial_lane IS NOT NULL;
+CREATE INDEX deliveries_attempted ON deliveries (attempted_at)
+  WHERE status = 'pending' AND attempted_at IS NOT NULL;
 CREATE INDEX deliveries_by_status ON deliveries (account, status, created_at DESC, id DESC);
 CREATE INDEX deliveries_unwell ON deliveries (status, created_at DESC, id DESC)
   WHERE status IN ('dead', 'outcome_unknown');
@@ -165,6 +171,7 @@ CREATE TABLE credit_days (
   day TEXT NOT NULL,
   reserved INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0),
   spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0),
+  changed_at INTEGER NOT NULL DEFAULT 0,
   warned INTEGER NOT NULL DEFAULT 0,    -- 1: a person heard that the day's limit comes near
   PRIMARY KEY (account, day)
 ) STRICT, WITHOUT ROWID;
@@ -289,59 +296,50 @@ CREATE TABLE circuits (
 ) STRICT, WITHOUT ROWID;
 
 -- Credits follow the generation's own columns, so that they move exactly once with its state.
--- Once an account and day a person hears that less than a fifth of them is left. What is reserved
--- counts: calls are refused by it too.
 CREATE TRIGGER credits_on_insert AFTER INSERT ON generations
 BEGIN
-  INSERT INTO credit_days (account, day, reserved, spent)
-  VALUES (NEW.account, NEW.credit_day, NEW.credits_reserved, NEW.credits_spent)
-  ON CONFLICT (account, day) DO UPDATE SET
-    reserved = reserved + excluded.reserved,
-    spent = spent + excluded.spent;
-  INSERT INTO alerts (kind, account, site, pipeline, count, detail, opened_at, newest_at,
-    closes_at, state, next_attempt_at)
-  SELECT 'credits', d.account, '', '', 1, json_object('day', d.day, 'spent', d.spent,
-      'reserved', d.reserved, 'limit', a.daily_credits),
-    NEW.updated_at, NEW.updated_at, NEW.updated_at + 300000, 'open', NEW.updated_at + 300000
-  FROM credit_days d JOIN accounts a ON a.account = d.account
-  WHERE d.account = NEW.account AND d.day = NEW.credit_day AND d.warned = 0
-    AND (d.spent + d.reserved) * 5 >= a.daily_credits * 4
-  ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
-    detail = excluded.detail, newest_at = excluded.newest_at;
-  UPDATE credit_days SET warned = 1
-  WHERE account = NEW.account AND day = NEW.credit_day AND warned = 0
-    AND (spent + reserved) * 5 >=
-      (SELECT daily_credits * 4 FROM accounts WHERE account = NEW.account);
+  INSERT INTO credit_days (account, day) VALUES (NEW.account, NEW.credit_day)
+  ON CONFLICT DO NOTHING;
+  UPDATE credit_days SET
+    reserved = reserved + NEW.credits_reserved,
+    spent = spent + NEW.credits_spent,
+    changed_at = NEW.updated_at
+  WHERE account = NEW.account AND day = NEW.credit_day;
 END;
 
+-- One change a day, so that nobody is warned by a sum in between.
 CREATE TRIGGER credits_on_update
 AFTER UPDATE OF credits_reserved, credits_spent, credit_day ON generations
 WHEN NEW.credits_reserved <> OLD.credits_reserved OR NEW.credits_spent <> OLD.credits_spent
   OR NEW.credit_day <> OLD.credit_day
 BEGIN
+  INSERT INTO credit_days (account, day) VALUES (NEW.account, NEW.credit_day)
+  ON CONFLICT DO NOTHING;
   UPDATE credit_days SET
-    reserved = reserved - OLD.credits_reserved,
-    spent = spent - OLD.credits_spent
-  WHERE account = OLD.account AND day = OLD.credit_day;
-  INSERT INTO credit_days (account, day, reserved, spent)
-  VALUES (NEW.account, NEW.credit_day, NEW.credits_reserved, NEW.credits_spent)
-  ON CONFLICT (account, day) DO UPDATE SET
-    reserved = reserved + excluded.reserved,
-    spent = spent + excluded.spent;
+    reserved = reserved + (day = NEW.credit_day) * NEW.credits_reserved
+      - (day = OLD.credit_day) * OLD.credits_reserved,
+    spent = spent + (day = NEW.credit_day) * NEW.credits_spent
+      - (day = OLD.credit_day) * OLD.credits_spent,
+    changed_at = NEW.updated_at
+  WHERE account = NEW.account AND day IN (OLD.credit_day, NEW.credit_day);
+END;
+
+-- Once an account and day a person hears that less than a fifth of them is left. What is reserved
+-- counts: calls are refused by it too.
+CREATE TRIGGER warn_of_credits AFTER UPDATE OF reserved, spent ON credit_days
+WHEN NEW.warned = 0 AND NEW.spent + NEW.reserved > OLD.spent + OLD.reserved
+  AND (NEW.spent + NEW.reserved) * 5 >=
+    (SELECT daily_credits * 4 FROM accounts WHERE account = NEW.account)
+BEGIN
   INSERT INTO alerts (kind, account, site, pipeline, count, detail, opened_at, newest_at,
     closes_at, state, next_attempt_at)
-  SELECT 'credits', d.account, '', '', 1, json_object('day', d.day, 'spent', d.spent,
-      'reserved', d.reserved, 'limit', a.daily_credits),
-    NEW.updated_at, NEW.updated_at, NEW.updated_at + 300000, 'open', NEW.updated_at + 300000
-  FROM credit_days d JOIN accounts a ON a.account = d.account
-  WHERE d.account = NEW.account AND d.day = NEW.credit_day AND d.warned = 0
-    AND (d.spent + d.reserved) * 5 >= a.daily_credits * 4
+  SELECT 'credits', NEW.account, '', '', 1, json_object('day', NEW.day, 'spent', NEW.spent,
+      'reserved', NEW.reserved, 'limit', daily_credits),
+    NEW.changed_at, NEW.changed_at, NEW.changed_at + 300000, 'open', NEW.changed_at + 300000
+  FROM accounts WHERE account = NEW.account
   ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
     detail = excluded.detail, newest_at = excluded.newest_at;
-  UPDATE credit_days SET warned = 1
-  WHERE account = NEW.account AND day = NEW.credit_day AND warned = 0
-    AND (spent + reserved) * 5 >=
-      (SELECT daily_credits * 4 FROM accounts WHERE account = NEW.account);
+  UPDATE credit_days SET warned = 1 WHERE account = NEW.account AND day = NEW.day;
 END;
 
 -- Usage follows the output: each stored output counts once, when it is first named.

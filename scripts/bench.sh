@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The benchmark against a plain Worker of the common recipe; prints a table. On a quiet machine.
+# The benchmark against a plain Worker of the common recipe; prints tables. On a quiet machine.
+#   scripts/bench.sh [--seconds 4] [--rounds 5] [--connections 8] [--scale 1000000]
 set -euo pipefail
 source "$(dirname "$0")/env.sh"
 cd "$ONCEPRESS_ROOT"
@@ -7,6 +8,5 @@ cd "$ONCEPRESS_ROOT"
 bash scripts/setup.sh
 bash scripts/build.sh
 cargo build --quiet --locked --release --example fakes
-cp target/release/examples/fakes target/debug/examples/fakes
-node tests/e2e/lib/prepare.mjs
-exec node bench/run.mjs "$@"
+export FAKES_BINARY="$ONCEPRESS_ROOT/target/release/examples/fakes"
+exec node --disable-warning=ExperimentalWarning bench/run.mjs "$@"

@@ -12,7 +12,7 @@ fi
 
 # Everything the crate may compile in: its sources, and the files it includes as text.
 fingerprint() {
-  find src Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh \
+  find src worker .cargo Cargo.toml Cargo.lock rust-toolchain.toml scripts/build.sh scripts/lib \
     -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum | sha256sum
 }
 
@@ -22,17 +22,25 @@ if [ -f build/index_bg.wasm ] && [ "$(cat "$stamp" 2>/dev/null)" = "$current" ];
   exit 0
 fi
 
-worker-build --release
+rm -f "$stamp"
+NO_MINIFY=1 worker-build --release --out-dir ../build worker
+node scripts/lib/trim.mjs
 
 # What counts is the size after compression. Inlining makes the module smaller and its gzip larger,
-# since like code then looks less alike; functions of like names stand together for the same reason.
-# Only features that workerd has had for long: more would let wasm-opt write what it can't read.
-wasm-opt build/index_bg.wasm --output build/index_bg.wasm.small \
-  --enable-mutable-globals --enable-sign-ext --enable-nontrapping-float-to-int \
-  --enable-bulk-memory --enable-multivalue --enable-reference-types --enable-exception-handling \
-  --reorder-functions-by-name -Oz --skip-pass=reorder-functions --skip-pass=memory-packing \
+# since like code then looks less alike; so do hints of alignment, which engines pass over. Only
+# features that workerd has had for long: more would let wasm-opt write what it can't read.
+optimise() {
+  wasm-opt build/index_bg.wasm --output build/index_bg.wasm.small \
+    --enable-mutable-globals --enable-sign-ext --enable-nontrapping-float-to-int \
+    --enable-bulk-memory --enable-multivalue --enable-reference-types --enable-exception-handling \
+    --reorder-functions-by-name "$@" --strip-debug --strip-producers --strip-target-features
+  mv build/index_bg.wasm.small build/index_bg.wasm
+}
+
+optimise -Oz --skip-pass=reorder-functions --skip-pass=memory-packing \
   --skip-pass=local-cse --partial-inlining-ifs 0 --always-inline-max-function-size 3 \
   --flexible-inline-max-function-size 0 --one-caller-inline-max-function-size 15 \
-  --strip-debug --strip-producers --strip-target-features
-mv build/index_bg.wasm.small build/index_bg.wasm
+  --dealign
+node scripts/lib/order.mjs
+optimise
 printf '%s\n' "$current" > "$stamp"

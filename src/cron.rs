@@ -42,12 +42,11 @@ pub async fn tick(app: &App, memory: &Memory, scheduled_at: Timestamp) {
         return;
     }
     let token = app.id("tick_");
-    // The statement now, and at the end its summary and the isolate's counts.
-    budget.force(2_u32.saturating_add(COST_OF_END));
-    match app
-        .run(maintenance::tick(scheduled_at, &token, started))
-        .await
-    {
+    let mut batch = maintenance::tick(scheduled_at, &token, started);
+    batch.push(maintenance::mend_waits(started, MENDED_MAX));
+    // The statements now, and at the end its summary and the isolate's counts.
+    budget.force(3_u32.saturating_add(COST_OF_END));
+    match app.run(batch).await {
         Ok(results) if !is_own(&results, &token) => {
             app.log(
                 "tick_repeated",
@@ -381,5 +380,7 @@ const COST_OF_STALE: u32 = 2;
 const COST_OF_TIDYING: u32 = 12;
 /// Reading it, committing it (some statements), deleting it.
 const COST_OF_EVIDENCE: u32 = 8;
+/// Deliveries whose wait one tick measures anew, after a clock was set back.
+const MENDED_MAX: usize = 500;
 /// Deliveries that one tick reports as stale.
 const STALE_MAX: usize = 500;

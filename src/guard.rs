@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::ports::Object;
 use crate::store::row::first;
 use crate::store::{statement, text};
+use crate::time::Span;
 
 /// What the guard found, once an isolate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +28,17 @@ pub const COST_MAX: u32 = 6;
 /// Remembers that every store is this environment's.
 pub type Memory = Rc<RefCell<bool>>;
 
-/// Checks the stores, and gives those that have no name yet this environment's.
+/// Checks the stores, and gives those that have no name yet this environment's. An instance that
+/// took over from one that died finds in its isolate's memory what that one found.
 pub async fn check(app: &App, memory: &Memory) -> Verdict {
     if *memory.borrow() {
         return Verdict::Own;
     }
     let environment = &app.config().environment;
+    if app.isolate.get(MEMORY, app.now()).as_ref() == Some(environment) {
+        *memory.borrow_mut() = true;
+        return Verdict::Own;
+    }
     // The database first: a Worker whose database is another's must not name the other stores.
     let mut complete = true;
     for binding in ["DB", "KV_DEDUP", "BUCKET"] {
@@ -53,7 +59,11 @@ pub async fn check(app: &App, memory: &Memory) -> Verdict {
             Err(error) => return Verdict::Unreachable(format!("{binding}: {error}")),
         }
     }
-    *memory.borrow_mut() = complete;
+    if complete {
+        *memory.borrow_mut() = true;
+        app.isolate
+            .put(MEMORY, environment, app.now().plus(MEMORY_TTL));
+    }
     Verdict::Own
 }
 
@@ -108,3 +118,7 @@ async fn bucket(app: &App, environment: &str) -> Result<String, String> {
 
 /// The key, in KV and in R2, of the environment's name.
 const NAME: &str = "_oncepress/environment";
+/// The isolate's own name for what the guard found…
+const MEMORY: &str = "guard:environment";
+/// …which it keeps as long as an isolate may well live; then the stores are asked once more.
+const MEMORY_TTL: Span = Span::from_days(1);

@@ -8,6 +8,7 @@
 #[cfg(target_arch = "wasm32")]
 mod adapters;
 pub mod app;
+pub mod base64;
 pub mod calendar;
 pub mod config;
 pub mod cron;
@@ -31,6 +32,7 @@ pub mod store;
 #[cfg(not(target_arch = "wasm32"))]
 mod testing;
 pub mod time;
+pub mod together;
 
 /// Text that only generated documents have: the Worker is built without it.
 const fn documentation(text: &'static str) -> &'static str {

@@ -61,6 +61,8 @@ pub const SUBREQUEST_BUDGET_DEFAULT: u32 = 50;
 pub const ATTEMPTS_MAX: u32 = 10;
 /// …spread over at least this long, so that a weekend's outage is survived.
 pub const DELIVERY_RETRY_SPAN: Span = Span::from_hours(72);
+/// How long a drain holds its rows: a few time-outs of a slow destination.
+pub const DELIVERY_LEASE: Span = Span::from_seconds(120);
 /// The longest `Retry-After` that is honoured.
 pub const RETRY_AFTER_MAX: Span = Span::from_hours(24);
 /// Longest wait for a publisher.

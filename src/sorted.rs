@@ -156,6 +156,16 @@ impl<T: Ord> SortedSet<T> {
         found.is_err()
     }
 
+    /// How many items it has.
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether an item is in it.
     pub fn contains<Q: Ord + ?Sized>(&self, item: &Q) -> bool
     where
@@ -211,6 +221,39 @@ pub fn sort_by<T>(list: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     }
 }
 
+/// Sorts a list of any length in place, equal items in any order: a heap sort, which takes no more
+/// than twice the time of the standard library's and a tenth of its code.
+pub fn sort_unstable_by<T>(list: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
+    let less = |list: &[T], left: usize, right: usize| {
+        let pair = list.get(left).zip(list.get(right));
+        pair.is_some_and(|(left, right)| compare(left, right) == Ordering::Less)
+    };
+    // First every item with children is sunk, the last one first; then the greatest item, which is
+    // now at the top, changes places with the last of those not in order yet.
+    let parents = list.len() / 2;
+    for step in (0..list.len().saturating_add(parents)).rev() {
+        let (mut at, end) = match step.checked_sub(list.len()) {
+            Some(parent) => (parent, list.len()),
+            None => (0, step),
+        };
+        if step < list.len() {
+            list.swap(0, step);
+        }
+        loop {
+            let mut child = at.saturating_mul(2).saturating_add(1);
+            let other = child.saturating_add(1);
+            if other < end && less(list, child, other) {
+                child = other;
+            }
+            if child >= end || !less(list, at, child) {
+                break;
+            }
+            list.swap(at, child);
+            at = child;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -251,6 +294,16 @@ mod tests {
             let mut theirs = list.clone();
             theirs.sort_by_key(|(key, _)| *key);
             sort_by(&mut list, |a, b| a.0.cmp(&b.0));
+            prop_assert_eq!(list, theirs);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_long_list_is_sorted_too(mut list in prop::collection::vec(0_u16..300, 0..400)) {
+            let mut theirs = list.clone();
+            theirs.sort_unstable();
+            sort_unstable_by(&mut list, Ord::cmp);
             prop_assert_eq!(list, theirs);
         }
     }

@@ -10,6 +10,8 @@ interface Env {
   GEMINI_BASE_URL: string;
   GEMINI_API_KEY: string;
   API_KEY: string;
+  /** Bound where the benchmark compares both behind a limiter; the recipe has none. */
+  RATE_LIMIT?: RateLimit;
 }
 
 interface Ask {
@@ -47,6 +49,9 @@ const json = (status: number, body: unknown) =>
 async function generate(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
   if (request.headers.get("authorization") !== `Bearer ${env.API_KEY}`) {
     return json(401, { error: "unauthenticated" });
+  }
+  if (env.RATE_LIMIT && !(await env.RATE_LIMIT.limit({ key: "bench" })).success) {
+    return json(429, { error: "rate_limited" });
   }
   const ask = (await request.json()) as Ask;
   if (!ask.site || !ask.pipeline || !ask.userPrompt) return json(400, { error: "invalid" });

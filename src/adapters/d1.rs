@@ -1,19 +1,24 @@
 //! D1 as the database port.
 
-use worker::js_sys::{Array, Object};
-use worker::wasm_bindgen::{JsCast, JsValue};
+use serde_json::Value;
+use worker::js_sys::Array;
+use worker::wasm_bindgen::JsValue;
 
-use super::js::{ask, call, get, message, written};
+use super::js::{self, Binding, apply, ask, call, message, parsed};
 use crate::ports::{Database, DbError, Rows, SqlValue, Statement, Task};
 
 /// The database bound as `DB`.
-pub(super) struct D1(pub(super) JsValue);
+pub(super) struct D1(pub(super) Binding);
 
 impl D1 {
     fn prepare(&self, statement: Statement) -> Result<JsValue, JsValue> {
-        let prepared = call(&self.0, "prepare", &[statement.sql.into()])?;
-        let params: Vec<JsValue> = statement.params.into_iter().map(bind).collect();
-        call(&prepared, "bind", &params)
+        let prepared = call(&self.0.value(), "prepare", &[statement.sql.into()])?;
+        let params = statement.params.into_iter().map(bind);
+        apply(
+            &prepared,
+            "bind",
+            &Array::from(&parsed(&Value::Array(params.collect()))),
+        )
     }
 }
 
@@ -25,68 +30,60 @@ impl Database for D1 {
                 let bound = self.prepare(statement);
                 prepared.push(&bound.map_err(|error| classify(&message(&error)))?);
             }
-            let results = ask(&self.0, "batch", &[prepared.into()]).await;
+            let results = ask(&self.0.value(), "batch", &[prepared.into()]).await;
             let results = results.map_err(|error| classify(&message(&error)))?;
-            let results = Array::from(&results);
-            Ok(results.iter().map(|result| read(&result)).collect())
+            // As JSON, all rows cross from JavaScript at once.
+            match js::read(&results) {
+                Value::Array(results) => Ok(results.into_iter().map(read).collect()),
+                _ => Err(DbError::Transient("the answer can't be read".to_owned())),
+            }
         })
     }
 }
 
 /// D1 takes numbers as doubles; ours are below 2^53.
-#[expect(clippy::cast_precision_loss, reason = "integers here are below 2^53")]
-fn bind(value: SqlValue) -> JsValue {
+fn bind(value: SqlValue) -> Value {
     match value {
-        SqlValue::Null => JsValue::NULL,
-        SqlValue::Integer(value) => JsValue::from_f64(value as f64),
-        SqlValue::Text(text) => JsValue::from_str(&text),
+        SqlValue::Null => Value::Null,
+        SqlValue::Integer(value) => value.into(),
+        SqlValue::Text(text) => text.into(),
     }
 }
 
-fn read(result: &JsValue) -> Rows {
-    let meta = get(result, "meta");
-    let count = |name: &str| get(&meta, name).as_f64().and_then(whole).unwrap_or(0);
-    let count = |name: &str| u64::try_from(count(name)).unwrap_or(0);
-    let mut rows = Vec::new();
-    for row in Array::from(&get(result, "results")).iter() {
-        let columns = Object::entries(row.unchecked_ref());
-        let mut read = Vec::new();
-        for column in columns.iter() {
-            let column = Array::from(&column);
-            let name = column.get(0).as_string().unwrap_or_default();
-            read.push((name, sql_value(&column.get(1))));
-        }
-        rows.push(read);
-    }
+fn read(mut result: Value) -> Rows {
+    let rows = match result.get_mut("results").map(Value::take) {
+        Some(Value::Array(rows)) => rows,
+        _ => Vec::new(),
+    };
+    let count = |name: &str| result.pointer(name).and_then(Value::as_u64).unwrap_or(0);
     Rows {
-        rows,
-        rows_read: count("rows_read"),
-        rows_written: count("rows_written"),
-        changes: count("changes"),
+        rows: rows.into_iter().map(columns).collect(),
+        rows_read: count("/meta/rows_read"),
+        rows_written: count("/meta/rows_written"),
+        changes: count("/meta/changes"),
     }
 }
 
-fn sql_value(value: &JsValue) -> SqlValue {
-    if value.is_null() || value.is_undefined() {
-        return SqlValue::Null;
+fn columns(row: Value) -> Vec<(String, SqlValue)> {
+    match row {
+        Value::Object(columns) => columns
+            .into_iter()
+            .map(|(name, value)| (name, sql_value(value)))
+            .collect(),
+        _ => Vec::new(),
     }
-    if let Some(flag) = value.as_bool() {
-        return SqlValue::Integer(i64::from(flag));
-    }
-    let number = value.as_f64().and_then(whole).map(SqlValue::Integer);
-    let text = || value.as_string().map(SqlValue::Text);
-    number
-        .or_else(text)
-        .unwrap_or_else(|| SqlValue::Text(written(value)))
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the value was found to be whole and small"
-)]
-fn whole(value: f64) -> Option<i64> {
-    let fits = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
-    fits.then_some(value as i64)
+fn sql_value(value: Value) -> SqlValue {
+    match value {
+        Value::Null => SqlValue::Null,
+        Value::Bool(flag) => SqlValue::Integer(i64::from(flag)),
+        Value::String(text) => SqlValue::Text(text),
+        // JavaScript writes a whole number without a fraction.
+        other => other
+            .as_i64()
+            .map_or_else(|| SqlValue::Text(other.to_string()), SqlValue::Integer),
+    }
 }
 
 /// What a failure of D1 comes to, by its text; Cloudflare documents no codes.

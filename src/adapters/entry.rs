@@ -4,22 +4,27 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
-use worker::js_sys::JSON;
+use web_sys::ResponseInit;
+use worker::js_sys::futures::JsFuture;
+use worker::js_sys::{Array, JSON, Uint8Array};
 use worker::wasm_bindgen::JsValue;
 use worker::{
-    Context, Env, Headers, MessageBatch, MessageExt, QueueRetryOptionsBuilder, Request, Response,
+    Context, Env, Headers, MessageBatch, MessageExt, QueueRetryOptionsBuilder, RawMessage,
     ResponseBuilder, ScheduleContext, ScheduledEvent, event,
 };
 
 use super::fetch::Forwarder;
+use super::js::{fields, read as read_js};
 use super::settings::{app, guard};
+use crate::app::App;
 use crate::cron::tick;
 use crate::http::dropin::pass::is_upload;
 use crate::http::message::{self, Body};
-use crate::http::routes::{body_limit, handle, refuse_early, refuse_size};
+use crate::http::routes::{body_limit, handle, refuse_broken, refuse_early, refuse_size};
 use crate::idempotency::queue::{Disposition, work};
+use crate::ports::Task;
 use crate::time::Timestamp;
+use crate::together;
 
 #[event(start)]
 fn start() {
@@ -27,23 +32,28 @@ fn start() {
 }
 
 #[event(fetch)]
-async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
+async fn fetch(
+    request: web_sys::Request,
+    env: Env,
+    context: Context,
+) -> worker::Result<web_sys::Response> {
     let context = Rc::new(context);
     let mut app = app(&env, Rc::new(move |task| context.wait_until(task)));
-    if is_upload(&request.path()) {
-        let body = request.inner().body().map(JsValue::from);
-        app.outbound = Rc::new(Forwarder(RefCell::new(body)));
-        return respond(handle(&app, &guard(), &head(&request)).await);
-    }
     let head = head(&request);
-    if request.inner().body().is_some()
+    let body = request.body();
+    if is_upload(&head.path) {
+        app.outbound = Rc::new(Forwarder(RefCell::new(body.map(JsValue::from))));
+        return respond(handle(&app, &guard(), &head).await);
+    }
+    if body.is_some()
         && let Some(refusal) = refuse_early(&app, &head).await
     {
         return respond(refusal);
     }
-    let answer = match read(request, body_limit(&head.path)).await? {
-        Some(body) => handle(&app, &guard(), &message::Request { body, ..head }).await,
-        None => refuse_size(&app, &head),
+    let answer = match read(request, &head).await {
+        Ok(Some(body)) => handle(&app, &guard(), &message::Request { body, ..head }).await,
+        Ok(None) => refuse_size(&app, &head),
+        Err(_) => refuse_broken(&app, &head),
     };
     respond(answer)
 }
@@ -74,77 +84,100 @@ async fn queue(
     let app = app(&env, Rc::new(move |task| context.wait_until(task)));
     let name = batch.queue();
     let messages: Vec<_> = batch.raw_iter().collect();
-    let works = messages.iter().map(|message| async {
-        let body = JSON::stringify(&message.body()).map_or_else(|_| String::new(), String::from);
-        match work(&app, &guard(), &name, &body).await {
-            Disposition::Ack => message.ack(),
-            Disposition::Retry(wait) => {
-                let seconds = u32::try_from(wait.seconds_up()).unwrap_or(u32::MAX);
-                let options = QueueRetryOptionsBuilder::new()
-                    .with_delay_seconds(seconds)
-                    .build();
-                message.retry_with_options(&options);
-            }
-        }
-    });
-    join_all(works).await;
+    let handled = messages
+        .iter()
+        .map(|message| -> Task<'_, ()> { Box::pin(handle_message(message, &app, &name)) });
+    together::all(handled.collect()).await;
     Ok(())
 }
 
-/// Reads a body up to `limit`; `None` where it is larger.
-async fn read(mut request: Request, limit: usize) -> worker::Result<Option<Vec<u8>>> {
-    let mut body: Vec<u8> = Vec::new();
-    if request.inner().body().is_some() {
-        let mut stream = request.stream()?;
-        while let Some(piece) = stream.next().await {
-            let piece = piece?;
-            if body.len().saturating_add(piece.len()) > limit {
-                return Ok(None);
-            }
-            body.extend_from_slice(&piece);
+async fn handle_message(message: &RawMessage, app: &App, queue: &str) {
+    let body = JSON::stringify(&message.body()).map_or_else(|_| String::new(), String::from);
+    match work(app, &guard(), queue, &body).await {
+        Disposition::Ack => message.ack(),
+        Disposition::Retry(wait) => {
+            let seconds = u32::try_from(wait.seconds_up()).unwrap_or(u32::MAX);
+            let options = QueueRetryOptionsBuilder::new()
+                .with_delay_seconds(seconds)
+                .build();
+            message.retry_with_options(&options);
         }
+    }
+}
+
+/// Reads a body up to what its path takes; `None` where it is larger. A body whose length was said,
+/// and found to be small enough, comes in one piece.
+async fn read(
+    request: web_sys::Request,
+    head: &message::Request,
+) -> worker::Result<Option<Vec<u8>>> {
+    let limit = body_limit(&head.path);
+    if request.body().is_none() {
+        return Ok(Some(Vec::new()));
+    }
+    if head.header("content-length").is_some() {
+        let buffer = JsFuture::from(request.array_buffer()?).await?;
+        let body = Uint8Array::new(&buffer).to_vec();
+        return Ok((body.len() <= limit).then_some(body));
+    }
+    let mut body: Vec<u8> = Vec::new();
+    let mut stream = worker::Request::from(request).stream()?;
+    while let Some(piece) = stream.next().await {
+        let piece = piece?;
+        if body.len().saturating_add(piece.len()) > limit {
+            return Ok(None);
+        }
+        body.extend_from_slice(&piece);
     }
     Ok(Some(body))
 }
 
 /// A request without its body.
-fn head(request: &Request) -> message::Request {
-    let headers = request.headers().entries();
+fn head(request: &web_sys::Request) -> message::Request {
+    let url = request.url();
+    let (path, query) = target(&url);
+    // As JSON, they cross from JavaScript at once. The platform gives names in lower case.
+    let headers = read_js(&Array::from(&request.headers()));
     message::Request {
-        method: request.method().to_string(),
-        path: request.path(),
-        query: query(request),
+        method: request.method(),
+        path: path.to_owned(),
+        query: query.to_owned(),
         headers: headers
-            .map(|(name, value)| (name.to_ascii_lowercase(), value))
-            .collect(),
+            .as_array()
+            .map(|pairs| pairs.iter().filter_map(field).collect())
+            .unwrap_or_default(),
         body: Vec::new(),
     }
 }
 
-/// The query of a URL that the platform has parsed: to parse it again would take the tables of
-/// international host names along.
-pub(super) fn query(request: &Request) -> String {
-    let url = request.inner().url();
-    let target = url
-        .split_once('#')
-        .map_or(url.as_str(), |(target, _)| target);
-    target
-        .split_once('?')
-        .map(|(_, query)| query.to_owned())
-        .unwrap_or_default()
+fn field(pair: &serde_json::Value) -> Option<(String, String)> {
+    let text = |at: usize| pair.get(at)?.as_str().map(str::to_owned);
+    Some((text(0)?, text(1)?))
 }
 
-fn respond(answer: message::Response) -> worker::Result<Response> {
-    let headers = Headers::new();
-    for (name, value) in &answer.headers {
-        headers.append(name, value)?;
-    }
-    let builder = ResponseBuilder::new()
-        .with_status(answer.status)
-        .with_headers(headers);
+/// Path and query of a URL that the platform has parsed: to parse it again would take the tables of
+/// international host names along.
+pub(super) fn target(url: &str) -> (&str, &str) {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/");
+    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+    rest.split_once('?').unwrap_or((rest, ""))
+}
+
+fn respond(answer: message::Response) -> worker::Result<web_sys::Response> {
+    let pairs = answer.headers.iter();
+    let headers = fields(pairs.map(|(name, value)| (name.as_str(), value.as_str())));
     match answer.body {
-        Body::Bytes(bytes) if bytes.is_empty() => Ok(builder.empty()),
-        Body::Bytes(bytes) => Ok(builder.fixed(bytes)),
+        Body::Bytes(bytes) => {
+            let init = ResponseInit::new();
+            init.set_status(answer.status);
+            init.set_headers(&headers);
+            // Copied: the view would be of memory that moves as it grows.
+            let body = (!bytes.is_empty()).then(|| Uint8Array::from(bytes.as_slice()));
+            let made =
+                web_sys::Response::new_with_opt_buffer_source_and_init(body.as_deref(), &init);
+            Ok(made?)
+        }
         Body::Stream(source) => {
             let stream = futures_util::stream::unfold(Some(source), |source| async {
                 let mut source = source?;
@@ -154,7 +187,12 @@ fn respond(answer: message::Response) -> worker::Result<Response> {
                     Err(error) => Some((Err(worker::Error::RustError(error.to_string())), None)),
                 }
             });
-            builder.from_stream(Box::pin(stream))
+            let headers = web_sys::Headers::new_with_str_sequence_sequence(&headers)?;
+            let answer = ResponseBuilder::new()
+                .with_status(answer.status)
+                .with_headers(Headers(headers))
+                .from_stream(Box::pin(stream))?;
+            Ok(answer.into())
         }
     }
 }

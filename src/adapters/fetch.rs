@@ -7,7 +7,7 @@ use worker::js_sys::{Array, Function, Reflect, Uint8Array, global};
 use worker::wasm_bindgen::{JsCast, JsValue};
 use worker::{AbortSignal, ByteStream, Response};
 
-use super::js::{ask, get, message, object, texts};
+use super::js::{ask, fields, get, message, object};
 
 use crate::ports::{ByteSource, HttpAnswer, HttpError, HttpRequest, Outbound, Task};
 
@@ -43,15 +43,13 @@ async fn send(request: HttpRequest, body: Option<JsValue>) -> Result<HttpAnswer,
 }
 
 fn build(request: &HttpRequest, body: Option<JsValue>) -> Result<JsValue, JsValue> {
-    let headers = Array::new();
-    for (name, value) in &request.headers {
-        headers.push(&texts(&[name, value]));
-    }
+    let pairs = request.headers.iter();
+    let headers = fields(pairs.map(|(name, value)| (name.as_ref(), value.as_ref())));
     let own = || Uint8Array::from(request.body.as_slice()).into();
     let body = body.or_else(|| (!request.body.is_empty()).then(own));
     let options = object(&[
         ("method", request.method.into()),
-        ("headers", headers.into()),
+        ("headers", headers),
         ("redirect", "manual".into()),
         ("body", body.unwrap_or(JsValue::UNDEFINED)),
     ]);

@@ -6,7 +6,7 @@ use worker::Delay;
 use worker::js_sys::{Array, Date, Function, Reflect, global};
 use worker::wasm_bindgen::{JsCast, JsValue};
 
-use super::js::{ask, call, get, object, texts};
+use super::js::{Binding, ask, call, get, object, parsed, some};
 use crate::app::Background;
 use crate::ports::{Clock, Random, RateLimiter, Task, Telemetry, Zones};
 use crate::time::{Span, Timestamp};
@@ -87,7 +87,7 @@ fn parse_offset(text: &str) -> Option<i32> {
 }
 
 /// Log lines on the console, data points in Analytics Engine where that is bound.
-pub(super) struct Log(pub(super) Option<JsValue>);
+pub(super) struct Log(pub(super) Binding);
 
 impl Telemetry for Log {
     fn log(&self, line: &str) {
@@ -95,31 +95,28 @@ impl Telemetry for Log {
     }
 
     fn point(&self, index: &str, blobs: &[&str], doubles: &[f64]) {
-        let Some(dataset) = &self.0 else { return };
-        let numbers = Array::new();
-        for double in doubles {
-            numbers.push(&JsValue::from_f64(*double));
-        }
-        let point = object(&[
-            ("indexes", texts(&[index])),
-            ("blobs", texts(blobs)),
-            ("doubles", numbers.into()),
-        ]);
+        let Some(dataset) = some(self.0.value()) else {
+            return;
+        };
+        let point = serde_json::json!({"indexes": [index], "blobs": blobs, "doubles": doubles});
+        let point = parsed(&point);
         // A data point that is not taken is a figure less, nothing more.
-        let _ = call(dataset, "writeDataPoint", &[point]);
+        let _ = call(&dataset, "writeDataPoint", &[point]);
     }
 }
 
 /// The rate limiter bound as `RATE_LIMIT`.
-pub(super) struct Limiter(pub(super) Option<JsValue>);
+pub(super) struct Limiter(pub(super) Binding);
 
 impl RateLimiter for Limiter {
     fn allow<'a>(&'a self, key: &'a str) -> Task<'a, bool> {
         Box::pin(async move {
-            let Some(limiter) = &self.0 else { return true };
+            let Some(limiter) = some(self.0.value()) else {
+                return true;
+            };
             // A limiter that fails lets the request pass.
             let asked = object(&[("key", key.into())]);
-            let answer = ask(limiter, "limit", &[asked]).await;
+            let answer = ask(&limiter, "limit", &[asked]).await;
             answer.map_or(true, |answer| get(&answer, "success").is_truthy())
         })
     }

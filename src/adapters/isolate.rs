@@ -1,56 +1,45 @@
 //! The isolate's memory: a `Map` on `globalThis`, which outlives a restart of the WebAssembly
 //! instance after a panic. Bounded in entries and in characters; the oldest go first.
 
-use worker::js_sys::{Array, JsString, Map, Reflect, global};
+use std::cell::RefCell;
+
+use worker::js_sys::{JsString, Map, Reflect, global};
 use worker::wasm_bindgen::{JsCast, JsValue};
 
 use crate::ports::IsolateCache;
 use crate::time::Timestamp;
 
-/// The cache.
-pub(super) struct Isolate;
-
-impl Isolate {
-    fn map() -> Option<Map> {
-        let name = JsValue::from_str(NAME);
-        let known = Reflect::get(&global(), &name).ok()?;
-        if let Ok(map) = known.dyn_into::<Map>() {
-            return Some(map);
-        }
-        let map = Map::new();
-        Reflect::set(&global(), &name, &map).ok()?;
-        Some(map)
-    }
+thread_local! {
+    /// The map, found once by each WebAssembly instance.
+    static MAP: RefCell<Option<Map>> = const { RefCell::new(None) };
 }
 
+/// The cache. An entry is one string, so that it crosses from JavaScript at once: when it expires,
+/// in milliseconds, a space, and the text.
+pub(super) struct Isolate;
+
 impl IsolateCache for Isolate {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "milliseconds are exact in a double"
-    )]
     fn get(&self, key: &str, now: Timestamp) -> Option<String> {
-        let map = Self::map()?;
+        let map = map()?;
         let name = JsValue::from_str(key);
-        let entry = map.get(&name).dyn_into::<Array>().ok()?;
-        if entry.get(0).as_f64()? <= now.millis() as f64 {
+        let mut entry = map.get(&name).as_string()?;
+        let space = entry.find(' ')?;
+        let expires_at: i64 = entry.get(..space)?.parse().ok()?;
+        if expires_at <= now.millis() {
             forget(&map, &name);
             return None;
         }
-        entry.get(1).as_string()
+        entry.drain(..=space);
+        Some(entry)
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "milliseconds are exact in a double"
-    )]
     fn put(&self, key: &str, value: &str, expires_at: Timestamp) {
-        let Some(map) = Self::map() else { return };
+        let Some(map) = map() else { return };
         let name = JsValue::from_str(key);
         forget(&map, &name);
-        let text = JsValue::from_str(value);
-        let entry = Array::of2(&JsValue::from_f64(expires_at.millis() as f64), &text);
+        let entry = JsValue::from(format!("{} {value}", expires_at.millis()));
         map.set(&name, &entry);
-        let mut held = held(&map) + weight(&entry);
+        let mut held = held(&map) + length(&entry);
         while map.size() > ENTRIES_MAX || held > CHARS_MAX {
             let Ok(oldest) = map.keys().next() else { break };
             held -= forget(&map, &oldest.value());
@@ -59,32 +48,47 @@ impl IsolateCache for Isolate {
     }
 
     fn remove(&self, key: &str) {
-        if let Some(map) = Self::map() {
+        if let Some(map) = map() {
             forget(&map, &JsValue::from_str(key));
         }
     }
 }
 
-/// Drops an entry; gives the characters it held, which are taken off the map's sum.
-fn forget(map: &Map, name: &JsValue) -> f64 {
-    let Ok(entry) = map.get(name).dyn_into::<Array>() else {
-        return 0.0;
-    };
-    map.delete(name);
-    let weight = weight(&entry);
-    keep_held(map, held(map) - weight);
-    weight
+fn map() -> Option<Map> {
+    MAP.with_borrow_mut(|known| {
+        if known.is_none() {
+            *known = found_or_made();
+        }
+        known.clone()
+    })
 }
 
-fn weight(entry: &Array) -> f64 {
-    let text = entry.get(1);
-    Reflect::get(&text, &JsValue::from_str("length"))
-        .ok()
-        .and_then(|length| length.as_f64())
-        .unwrap_or_else(|| {
-            text.dyn_ref::<JsString>()
-                .map_or(0.0, |text| f64::from(text.length()))
-        })
+fn found_or_made() -> Option<Map> {
+    let name = JsValue::from_str(NAME);
+    let known = Reflect::get(&global(), &name).ok()?;
+    if let Ok(map) = known.dyn_into::<Map>() {
+        return Some(map);
+    }
+    let map = Map::new();
+    Reflect::set(&global(), &name, &map).ok()?;
+    Some(map)
+}
+
+/// Drops an entry; gives the characters it held, which are taken off the map's sum.
+fn forget(map: &Map, name: &JsValue) -> f64 {
+    let entry = map.get(name);
+    if !map.delete(name) {
+        return 0.0;
+    }
+    let length = length(&entry);
+    keep_held(map, held(map) - length);
+    length
+}
+
+fn length(entry: &JsValue) -> f64 {
+    entry
+        .dyn_ref::<JsString>()
+        .map_or(0.0, |text| f64::from(text.length()))
 }
 
 fn held(map: &Map) -> f64 {

@@ -1,10 +1,29 @@
 //! JavaScript by name: one way to read members and to call methods, which the bindings share. The
 //! typed bindings of `worker` come with a reader and a writer for each of their options.
 
+use serde_json::Value;
 use worker::js_sys::{
     Array, Function, JSON, JsString, Object, Promise, Reflect, futures::JsFuture,
 };
 use worker::wasm_bindgen::{JsCast, JsValue};
+
+/// A member of the Worker's environment, looked up where it is used: most events need few of them.
+pub(super) struct Binding {
+    env: JsValue,
+    name: &'static str,
+}
+
+impl Binding {
+    pub(super) fn new(env: &JsValue, name: &'static str) -> Self {
+        let env = env.clone();
+        Self { env, name }
+    }
+
+    /// What is bound; `undefined` where nothing is.
+    pub(super) fn value(&self) -> JsValue {
+        get(&self.env, self.name)
+    }
+}
 
 /// A member; `undefined` where there is none.
 pub(super) fn get(target: &JsValue, name: &str) -> JsValue {
@@ -26,6 +45,22 @@ pub(super) fn text(target: &JsValue, name: &str) -> Option<String> {
     get(target, name).as_string()
 }
 
+/// A value by way of JSON, so that all of it crosses to JavaScript at once.
+pub(super) fn parsed(value: &Value) -> JsValue {
+    JSON::parse(&value.to_string()).unwrap_or(JsValue::UNDEFINED)
+}
+
+/// Header fields as a list of pairs, which is a form that `Headers` takes.
+pub(super) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> JsValue {
+    let pairs = fields.map(|(name, value)| Value::Array(vec![name.into(), value.into()]));
+    parsed(&Value::Array(pairs.collect()))
+}
+
+/// A value from JavaScript by way of JSON; `null` where it has none.
+pub(super) fn read(value: &JsValue) -> Value {
+    serde_json::from_str(&written(value)).unwrap_or(Value::Null)
+}
+
 /// An object with these members.
 pub(super) fn object(members: &[(&str, JsValue)]) -> JsValue {
     let object = Object::new();
@@ -36,23 +71,21 @@ pub(super) fn object(members: &[(&str, JsValue)]) -> JsValue {
     object.into()
 }
 
-/// A list of these texts.
-pub(super) fn texts(items: &[&str]) -> JsValue {
-    let list = Array::new();
-    for item in items {
-        list.push(&JsValue::from_str(item));
-    }
-    list.into()
-}
-
 /// Calls a method.
 pub(super) fn call(target: &JsValue, method: &str, args: &[JsValue]) -> Result<JsValue, JsValue> {
-    let method: Function = get(target, method).dyn_into()?;
     let list = Array::new();
     for argument in args {
         list.push(argument);
     }
-    Reflect::apply(&method, target, &list)
+    apply(target, method, &list)
+}
+
+/// Calls a method with a list of arguments.
+pub(super) fn apply(target: &JsValue, method: &str, args: &Array) -> Result<JsValue, JsValue> {
+    let method: Function = get(target, method)
+        .dyn_into()
+        .map_err(|_| JsValue::from(format!("there is no method `{method}`")))?;
+    Reflect::apply(&method, target, args)
 }
 
 /// Calls a method and waits for its answer.

@@ -3,16 +3,16 @@
 use worker::js_sys::Array;
 use worker::wasm_bindgen::JsValue;
 
-use super::js::{ask, get, message, object, text};
+use super::js::{Binding, ask, get, message, object, text};
 use crate::ports::{KeyValue, KvError, Task};
 use crate::time::Span;
 
 /// The namespace bound as `KV_DEDUP`.
-pub(super) struct Kv(pub(super) JsValue);
+pub(super) struct Kv(pub(super) Binding);
 
 impl Kv {
     async fn ask(&self, method: &str, args: &[JsValue]) -> Result<JsValue, KvError> {
-        let answer = ask(&self.0, method, args).await;
+        let answer = ask(&self.0.value(), method, args).await;
         // KV's texts name the call and a status, never a value.
         answer.map_err(|error| KvError(message(&error)))
     }

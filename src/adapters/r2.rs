@@ -3,16 +3,16 @@
 use worker::js_sys::{Array, Object as JsObject, Uint8Array};
 use worker::wasm_bindgen::{JsCast, JsValue};
 
-use super::js::{ask, get, message, object, some, text};
+use super::js::{Binding, ask, get, message, object, some, text};
 use crate::ports::{Object, ObjectError, Objects, PutNew, Task};
 use crate::sorted::sort_by;
 
 /// The bucket bound as `BUCKET`.
-pub(super) struct R2(pub(super) JsValue);
+pub(super) struct R2(pub(super) Binding);
 
 impl R2 {
     async fn ask(&self, method: &str, args: &[JsValue]) -> Result<JsValue, ObjectError> {
-        let answer = ask(&self.0, method, args).await;
+        let answer = ask(&self.0.value(), method, args).await;
         answer.map_err(|error| failed(&error))
     }
 

@@ -8,8 +8,8 @@ use worker::js_sys::Date;
 use worker::wasm_bindgen::{JsCast, JsValue};
 use worker::{ByteStream, DurableObject, Env, Request, Response, State, durable_object};
 
-use super::entry::query;
-use super::js::{ask, call, get, message, object};
+use super::entry::target;
+use super::js::{Binding, ask, call, get, message, object};
 use super::settings::app;
 use crate::app::{Runner as RunnerPort, RunnerError};
 use crate::http::query::value;
@@ -23,7 +23,7 @@ use crate::ports::Task;
 use crate::time::Span;
 
 /// The namespace bound as `RUNNER`.
-pub(super) struct Remote(pub(super) JsValue);
+pub(super) struct Remote(pub(super) Binding);
 
 impl Remote {
     async fn send(
@@ -32,7 +32,7 @@ impl Remote {
         path: &str,
         body: Option<String>,
     ) -> Result<Response, RunnerError> {
-        let stub = call(&self.0, "getByName", &[id.into()]).map_err(lost)?;
+        let stub = call(&self.0.value(), "getByName", &[id.into()]).map_err(lost)?;
         let options = object(&[
             ("method", "POST".into()),
             ("body", body.map_or(JsValue::UNDEFINED, JsValue::from)),
@@ -166,13 +166,14 @@ impl DurableObject for Runner {
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
         let app = self.app();
-        let query = query(&request);
+        let url = request.inner().url();
+        let (path, query) = target(&url);
         let number = |wanted: &str| {
-            value(&query, wanted)
+            value(query, wanted)
                 .and_then(|value| value.parse::<u32>().ok())
                 .unwrap_or_default()
         };
-        let answer = match request.path().as_str() {
+        let answer = match path {
             "/follow" => {
                 let given = usize::try_from(number("from")).unwrap_or(usize::MAX);
                 match self.actor.follow(&app, given).await {

@@ -11,7 +11,7 @@ use super::d1::D1;
 use super::fetch::Fetcher;
 use super::host::{Host, Limiter, Log, WaitUntil};
 use super::isolate::Isolate;
-use super::js::found;
+use super::js::{Binding, found};
 use super::kv::Kv;
 use super::queues::Bindings;
 use super::r2::R2;
@@ -19,12 +19,11 @@ use super::runner::Remote;
 use crate::app::{App, Settings};
 use crate::config::{Config, RunnerMode, Sources};
 use crate::guard::Memory;
-use crate::ports::{Database, DbError, KeyValue, KvError, Objects, Queues, Rows, Statement, Task};
+use crate::ports::{Objects, Queues, Task};
 use crate::stats::Stats;
-use crate::time::Span;
 
 thread_local! {
-    static SETTINGS: RefCell<Option<Rc<Settings>>> = const { RefCell::new(None) };
+    static ISOLATE: RefCell<Option<Known>> = const { RefCell::new(None) };
     static STATS: Rc<RefCell<Stats>> = Rc::default();
     static GUARD: Memory = Rc::default();
 }
@@ -34,57 +33,64 @@ pub(super) fn guard() -> Memory {
     GUARD.with(Rc::clone)
 }
 
+/// What never changes while a deployment lives: its variables, and which bindings it has.
+#[derive(Clone)]
+struct Known {
+    settings: Rc<Settings>,
+    bucket: bool,
+    jobs: bool,
+    runner: bool,
+}
+
 /// The service for one event.
 pub(super) fn app(env: &Env, wait_until: Rc<dyn Fn(Task<'static, ()>)>) -> App {
-    let settings = settings(env);
+    let known = known(env);
     let host = Rc::new(Host);
-    let runner = (settings.config.runner == RunnerMode::DurableObject)
-        .then(|| found(env, "RUNNER"))
-        .flatten()
-        .map(|namespace| Rc::new(Remote(namespace)) as Rc<dyn crate::app::Runner>);
+    let bound = |name| Binding::new(env, name);
+    let runner = || Rc::new(Remote(bound("RUNNER"))) as Rc<dyn crate::app::Runner>;
     App {
         clock: host.clone(),
         random: host.clone(),
         zones: host,
-        db: match found(env, "DB") {
-            Some(db) => Rc::new(D1(db)),
-            None => Rc::new(Missing),
-        },
-        kv: match found(env, "KV_DEDUP") {
-            Some(kv) => Rc::new(Kv(kv)),
-            None => Rc::new(Missing),
-        },
+        db: Rc::new(D1(bound("DB"))),
+        kv: Rc::new(Kv(bound("KV_DEDUP"))),
         isolate: Rc::new(Isolate),
-        objects: found(env, "BUCKET").map(|bucket| Rc::new(R2(bucket)) as Rc<dyn Objects>),
+        objects: known
+            .bucket
+            .then(|| Rc::new(R2(bound("BUCKET"))) as Rc<dyn Objects>),
         outbound: Rc::new(Fetcher),
-        queues: found(env, "JOBS").map(|_| Rc::new(Bindings(env.clone())) as Rc<dyn Queues>),
-        limiter: Rc::new(Limiter(found(env, "RATE_LIMIT"))),
-        telemetry: Rc::new(Log(found(env, "ANALYTICS"))),
-        runner,
+        queues: known
+            .jobs
+            .then(|| Rc::new(Bindings(env.clone())) as Rc<dyn Queues>),
+        limiter: Rc::new(Limiter(bound("RATE_LIMIT"))),
+        telemetry: Rc::new(Log(bound("ANALYTICS"))),
+        runner: known.runner.then(runner),
         background: Rc::new(WaitUntil(wait_until)),
         stats: STATS.with(Rc::clone),
-        settings,
+        settings: known.settings,
     }
 }
 
-/// The configuration, read once an isolate: a deployment's variables never change.
-fn settings(env: &Env) -> Rc<Settings> {
-    SETTINGS.with(|known| {
-        known
-            .borrow_mut()
-            .get_or_insert_with(|| {
-                let text = |name: &str| variable(env, name);
-                let bound = |name: &str| found(env, name).is_some_and(|value| value.is_object());
-                let sources = Sources {
-                    text: &text,
-                    bound: &bound,
-                    zones: &Host,
-                };
-                let (config, faults) = Config::parse(sources);
-                Rc::new(Settings { config, faults })
-            })
-            .clone()
-    })
+/// Read once an isolate.
+fn known(env: &Env) -> Known {
+    ISOLATE.with_borrow_mut(|known| known.get_or_insert_with(|| read(env)).clone())
+}
+
+fn read(env: &Env) -> Known {
+    let text = |name: &str| variable(env, name);
+    let bound = |name: &str| found(env, name).is_some_and(|value| value.is_object());
+    let sources = Sources {
+        text: &text,
+        bound: &bound,
+        zones: &Host,
+    };
+    let (config, faults) = Config::parse(sources);
+    Known {
+        bucket: bound("BUCKET"),
+        jobs: bound("JOBS"),
+        runner: config.runner == RunnerMode::DurableObject && bound("RUNNER"),
+        settings: Rc::new(Settings { config, faults }),
+    }
 }
 
 /// A variable's text; a table or number comes as JSON.
@@ -94,35 +100,4 @@ fn variable(env: &Env, name: &str) -> Option<String> {
         Some(text) => Some(text),
         None => JSON::stringify(&value).ok().map(String::from),
     }
-}
-
-/// Stands in for a binding that is missing, which the configuration's faults name.
-struct Missing;
-
-impl Database for Missing {
-    fn batch(&self, _: Vec<Statement>) -> Task<'_, Result<Vec<Rows>, DbError>> {
-        Box::pin(async { Err(DbError::Fatal("DB is not bound".to_owned())) })
-    }
-}
-
-impl KeyValue for Missing {
-    fn get<'a>(&'a self, _: &'a str) -> Task<'a, Result<Option<String>, KvError>> {
-        Box::pin(async { Err(unbound()) })
-    }
-
-    fn put<'a>(&'a self, _: &'a str, _: String, _: Option<Span>) -> Task<'a, Result<(), KvError>> {
-        Box::pin(async { Err(unbound()) })
-    }
-
-    fn delete<'a>(&'a self, _: &'a str) -> Task<'a, Result<(), KvError>> {
-        Box::pin(async { Err(unbound()) })
-    }
-
-    fn list<'a>(&'a self, _: &'a str) -> Task<'a, Result<Vec<String>, KvError>> {
-        Box::pin(async { Err(unbound()) })
-    }
-}
-
-fn unbound() -> KvError {
-    KvError("KV_DEDUP is not bound".to_owned())
 }

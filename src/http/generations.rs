@@ -197,8 +197,15 @@ fn wait(value: &str) -> Result<Span, Problem> {
         })
 }
 
-/// A JSON body must say that it is one.
+/// A JSON body must say that it is one, and come as it is: the platform unpacks no request.
 pub fn json_content(request: &Request) -> Result<(), Problem> {
+    let encoding = request.header("content-encoding").unwrap_or("identity");
+    if !encoding.trim().eq_ignore_ascii_case("identity") {
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            "Send the body without `Content-Encoding`.",
+        ));
+    }
     let content_type = request.header("content-type").unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {

@@ -1,9 +1,8 @@
 //! Lists: query parameters, cursors and pages.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use crate::base64::Base64;
 use crate::error::{Code, Fault, Problem};
 use crate::http::auth::Principal;
 use crate::http::message::Response;
@@ -115,11 +114,11 @@ impl Page {
 }
 
 fn encode(key: &(Timestamp, String)) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{}.{}", key.0.millis(), key.1))
+    Base64::Url.encode(format!("{}.{}", key.0.millis(), key.1).as_bytes())
 }
 
 fn decode(cursor: &str) -> Option<(Timestamp, String)> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let bytes = Base64::Url.decode(cursor)?;
     let text = String::from_utf8(bytes).ok()?;
     let (time, id) = text.split_once('.')?;
     let time = time

@@ -40,7 +40,8 @@ fn world() -> World {
            ('default', '2026-11-01', 'a', 'q', 'm', 4, 30, 2000, 0, 0),
            ('default', '2026-10-31', 'a', 'q', 'm', 5, 40, 9000, 0, 0),
            ('acme', '2026-11-29', 'c', 'p', 'm', 7, 70, 7000, 0, 0);
-         INSERT INTO credit_days VALUES ('acme', '2026-11-30', 400000, 250000, 0)",
+         INSERT INTO credit_days (account, day, reserved, spent)
+         VALUES ('acme', '2026-11-30', 400000, 250000)",
     );
     world
 }

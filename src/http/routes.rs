@@ -49,6 +49,15 @@ pub fn refuse_size(app: &App, head: &Request) -> Response {
     refused(app, head, &generations::too_large(body_limit(&head.path)))
 }
 
+/// The refusal of a request whose body broke off while it was read: nothing was spent.
+pub fn refuse_broken(app: &App, head: &Request) -> Response {
+    let problem = Problem::new(
+        Code::Internal,
+        "The request's body could not be read to its end.",
+    );
+    refused(app, head, &problem)
+}
+
 fn refused(app: &App, request: &Request, problem: &Problem) -> Response {
     let request_id = app.id("req_");
     log_problem(app, request, &request_id, problem);

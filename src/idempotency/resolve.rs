@@ -54,10 +54,21 @@ pub async fn resolve(
     {
         return Err(invalid_state(generation));
     }
+    let reason = &request.reason;
     match request.action {
-        ResolveAction::Publish => publish(app, actor, generation, &request.reason).await,
-        ResolveAction::Abandon => abandon(app, actor, generation, &request.reason).await,
-        ResolveAction::Regenerate => regenerate(app, actor, generation, &request.reason).await,
+        ResolveAction::Publish => {
+            let decision = publishing(generation, app.now());
+            let resolved = decide(app, actor, generation, reason, decision).await?;
+            let (handle, id) = (app.clone(), generation.id.clone());
+            app.background.spawn(Box::pin(async move {
+                crate::outbox::drain::drain_generation(&handle, &id).await;
+            }));
+            Ok(resolved)
+        }
+        ResolveAction::Abandon => {
+            decide(app, actor, generation, reason, abandoning(generation)).await
+        }
+        ResolveAction::Regenerate => regenerate(app, actor, generation, reason).await,
     }
 }
 
@@ -91,88 +102,70 @@ fn audited(
     audit::record(&act, app.now())
 }
 
-async fn publish(
-    app: &App,
-    actor: &str,
-    generation: &Generation,
-    reason: &str,
-) -> Result<Resolved, Problem> {
-    let now = app.now();
-    let failed = |error: DbError| store_problem(app, &error);
-    let batch = vec![
-        statement(
-            PUBLISH,
-            vec![
-                text(&generation.id),
-                text(&generation.token),
-                integer(now.millis()),
-                integer(now.plus(RETENTION).millis()),
-            ],
-        ),
-        statement(
-            RELEASE,
-            vec![
-                text(&generation.id),
-                text(&generation.token),
-                integer(now.millis()),
-            ],
-        ),
-        statement(
-            DROP_BODY,
-            vec![text(&generation.id), text(&generation.token)],
-        ),
-        audited(app, actor, generation, "publish", reason),
-        standing(&generation.id),
-    ];
-    let results = app.run(batch).await.map_err(failed)?;
-    let row = first(&results, 4).map_err(failed)?;
-    let state = row.and_then(|row| row.text("state").ok());
-    if state.as_deref() != Some(State::Generated.as_str()) {
-        return Err(invalid_state(generation));
-    }
-    let (handle, id) = (app.clone(), generation.id.clone());
-    app.background.spawn(Box::pin(async move {
-        crate::outbox::drain::drain_generation(&handle, &id).await;
-    }));
-    Ok(Resolved::Done)
+/// A decision that settles a generation.
+struct Decision {
+    action: &'static str,
+    /// The state that it puts the generation in.
+    wanted: State,
+    settle: &'static str,
+    /// What becomes of the deliveries that wait.
+    deliveries: Statement,
 }
 
-async fn abandon(
+/// Releases what is held to its destinations.
+fn publishing(generation: &Generation, now: Timestamp) -> Decision {
+    let params = vec![
+        text(&generation.id),
+        text(&generation.token),
+        integer(now.millis()),
+    ];
+    Decision {
+        action: "publish",
+        wanted: State::Generated,
+        settle: PUBLISH,
+        deliveries: statement(RELEASE, params),
+    }
+}
+
+/// Gives up what is held, unknown or overdue.
+fn abandoning(generation: &Generation) -> Decision {
+    let params = vec![text(&generation.id), text(&generation.token)];
+    Decision {
+        action: "abandon",
+        wanted: State::Failed,
+        settle: ABANDON,
+        deliveries: statement(CANCEL_WAITING, params),
+    }
+}
+
+/// Settles, in one transaction with its audit row; refused where somebody else was faster.
+async fn decide(
     app: &App,
     actor: &str,
     generation: &Generation,
     reason: &str,
+    decision: Decision,
 ) -> Result<Resolved, Problem> {
     let now = app.now();
     let failed = |error: DbError| store_problem(app, &error);
+    let own = || vec![text(&generation.id), text(&generation.token)];
+    let mut settled = own();
+    settled.extend([integer(now.millis()), integer(now.plus(RETENTION).millis())]);
     let batch = vec![
-        statement(
-            ABANDON,
-            vec![
-                text(&generation.id),
-                text(&generation.token),
-                integer(now.millis()),
-                integer(now.plus(RETENTION).millis()),
-            ],
-        ),
-        statement(
-            CANCEL_WAITING,
-            vec![text(&generation.id), text(&generation.token)],
-        ),
-        statement(
-            DROP_BODY,
-            vec![text(&generation.id), text(&generation.token)],
-        ),
-        audited(app, actor, generation, "abandon", reason),
+        statement(decision.settle, settled),
+        decision.deliveries,
+        statement(DROP_BODY, own()),
+        audited(app, actor, generation, decision.action, reason),
         standing(&generation.id),
     ];
     let results = app.run(batch).await.map_err(failed)?;
     let row = first(&results, 4).map_err(failed)?;
     let state = row.and_then(|row| row.text("state").ok());
-    if state.as_deref() != Some(State::Failed.as_str()) {
-        return Err(invalid_state(generation));
+    if state.as_deref() == Some(decision.wanted.as_str()) {
+        Ok(Resolved::Done)
+    } else {
+        Err(invalid_state(generation))
     }
-    Ok(Resolved::Done)
 }
 
 /// Runs the generation again now, under a new token, and pays for it today. What an earlier run

@@ -24,6 +24,7 @@ use super::fields::Kind;
 use super::json::Json;
 use super::limits::TEXT_IN_PLACE_MAX_BYTES;
 use super::pointer::Trail;
+use crate::sorted::sort_unstable_by;
 
 /// A JSON value in canonical form, borrowed from the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +191,7 @@ fn build_members(
             build(value, kind).map_err(|trail| trail.inside(sent))?,
         ));
     }
-    sorted.sort_unstable_by_key(|(name, _)| *name);
+    sort_unstable_by(&mut sorted, |(left, _), (right, _)| left.cmp(right));
     let mut neighbours = sorted.iter().zip(sorted.iter().skip(1));
     match neighbours.find(|(left, right)| left.0 == right.0) {
         Some(((name, _), _)) => Err(Trail::default().inside(name)),

@@ -36,15 +36,14 @@ impl Decimal {
 
     /// The value as an integer, if it is one and fits.
     pub fn to_i64(&self) -> Option<i64> {
-        let digits: i128 = self.digits.parse().ok()?;
-        let power = 10_i128.checked_pow(self.exponent.parse().ok()?)?;
+        let digits: u64 = self.digits.parse().ok()?;
+        let power = 10_u64.checked_pow(self.exponent.parse().ok()?)?;
         let magnitude = digits.checked_mul(power)?;
-        i64::try_from(if self.negative {
-            magnitude.checked_neg()?
+        if self.negative {
+            0_i64.checked_sub_unsigned(magnitude)
         } else {
-            magnitude
-        })
-        .ok()
+            i64::try_from(magnitude).ok()
+        }
     }
 }
 
@@ -156,9 +155,8 @@ fn sum(negative: bool, magnitude: &str, shift: i64) -> String {
         } else {
             value
         };
-        return i128::from(value)
-            .saturating_add(i128::from(shift))
-            .to_string();
+        // Nothing saturates: `shift` counts characters, and nine times this value would still fit.
+        return value.saturating_add(shift).to_string();
     }
     // The magnitude has 19 digits or more, and `shift` counts characters of one text: the sum
     // keeps the magnitude's sign, so the shift is carried through from the last digit on.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::sorted::SortedSet;
+use crate::sorted::{SortedSet, sort_unstable_by};
 use std::collections::VecDeque;
 
 use sha2::{Digest as _, Sha256};
@@ -30,7 +30,7 @@ impl Leaves {
             (pointer, digest)
         };
         let mut leaves: Vec<_> = unfold(roots).into_iter().map(digest).collect();
-        leaves.sort_unstable();
+        sort_unstable_by(&mut leaves, Ord::cmp);
         Self(leaves)
     }
 

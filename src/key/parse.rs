@@ -4,6 +4,7 @@ use super::json::{Json, JsonError, JsonFault, Number};
 use super::limits::{JSON_VALUES_MAX, NUMBER_MAX_CHARS};
 use super::pointer::Trail;
 use crate::limits::JSON_DEPTH_MAX;
+use crate::sorted::sort_unstable_by;
 
 /// Parses a whole document.
 pub(super) fn document(bytes: &[u8]) -> Result<Json, JsonError> {
@@ -342,7 +343,7 @@ fn repeated(members: &[(String, Json)]) -> Option<(&str, usize)> {
             .map(swap);
     }
     let mut sorted: Vec<(&str, usize)> = names().enumerate().map(swap).collect();
-    sorted.sort_unstable();
+    sort_unstable_by(&mut sorted, Ord::cmp);
     let pairs = sorted.iter().zip(sorted.iter().skip(1));
     pairs
         .filter(|(left, right)| left.0 == right.0)

@@ -4,8 +4,6 @@
 //! clock is compared, not computed: a time that is skipped in spring is past when the clocks have
 //! moved, and one that comes twice in autumn finds its digest already made.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -14,6 +12,7 @@ use crate::config::Config;
 use crate::idempotency::output::credits;
 use crate::notify::money::{percent, show};
 use crate::ports::{DbError, Rows, Statement};
+use crate::sorted::SortedSet;
 use crate::store::digests::{self, StoredDigest};
 use crate::store::figures::{self, AtRisk};
 use crate::store::row::{Row, first, rows};
@@ -274,7 +273,7 @@ fn count(value: u64) -> String {
 }
 
 fn site_lines(figures: &Figures, config: &Config) -> Vec<String> {
-    let accounts: BTreeSet<&str> = figures.sites.iter().map(|s| s.account.as_str()).collect();
+    let accounts: SortedSet<&str> = figures.sites.iter().map(|s| s.account.as_str()).collect();
     let name = |site: &SiteFigures| {
         if accounts.len() > 1 {
             format!("{}/{}", site.account, site.site)

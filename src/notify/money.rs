@@ -22,7 +22,9 @@ pub fn show(currency: &Currency, micro_usd: i64) -> String {
     } else {
         10_000_000_000
     };
+    // Written with 64 bits, which is more than all money: 128 take code of their own.
     let units = micros.saturating_add(unit / 2).div_euclid(unit);
+    let units = i64::try_from(units).unwrap_or(i64::MAX);
     let sign = |amount: String| {
         if currency.code == "USD" {
             format!("${amount}")
@@ -30,7 +32,7 @@ pub fn show(currency: &Currency, micro_usd: i64) -> String {
             format!("{} {amount}", currency.code)
         }
     };
-    let write = |units: i128| {
+    let write = |units: i64| {
         if whole_only {
             units.to_string()
         } else {

@@ -9,17 +9,9 @@ use crate::ports::{HttpError, HttpRequest};
 use crate::publish::settings::PublisherSettings;
 use crate::publish::template::Template;
 use crate::publish::{Effect, Failure, Outcome, Parcel, Publication, Reply, Step, failure};
-use crate::store::deliveries::{Leased, remember};
+use crate::store::deliveries::Leased;
+use crate::store::leases::{Lease, remember};
 use crate::time::Timestamp;
-
-/// What a drain holds its rows by.
-#[derive(Clone, Debug)]
-pub struct Lease {
-    /// The fencing token.
-    pub token: String,
-    /// When it ends.
-    pub until: Timestamp,
-}
 
 /// The text of a stored answer, without thoughts; `None` where the answer can't be read.
 pub fn output_text(surface: Surface, body: &str, now: Timestamp) -> Option<String> {
@@ -105,7 +97,7 @@ pub async fn carry_out(
             Step::Done(outcome) => return (over(outcome), known),
             Step::Do(effect) => effect,
         };
-        if app.now() >= lease.until {
+        if !lease.is_live(app.now()) {
             let late = Failure::new(failure::TIMED_OUT, "the attempt outlived its lease");
             return (over(Outcome::Ambiguous(late)), known);
         }

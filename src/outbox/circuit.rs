@@ -23,6 +23,14 @@ struct Circuit {
     changed: bool,
 }
 
+impl Circuit {
+    /// A pause that ends later than any that is given was written under a clock that has been set
+    /// back since: nobody is left alone for as long as a clock was wrong.
+    fn is_open(&self, now: Timestamp) -> bool {
+        self.open_until > now && self.open_until <= now.plus(OPEN_MAX).plus(OPEN_MAX)
+    }
+}
+
 /// What an attempt says about its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
@@ -78,7 +86,7 @@ impl Circuits {
     pub fn quota(&self, publisher: &str, share: usize, now: Timestamp) -> usize {
         match self.0.borrow().get(publisher) {
             Some(circuit) if circuit.failures < OPEN_AFTER => share,
-            Some(circuit) if circuit.opened || circuit.open_until > now => 0,
+            Some(circuit) if circuit.opened || circuit.is_open(now) => 0,
             Some(_) => share.min(1),
             None => share,
         }

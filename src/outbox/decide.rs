@@ -5,7 +5,8 @@ use serde_json::json;
 use crate::outbox::backoff::next_attempt_at;
 use crate::publish::settings::Ambiguous;
 use crate::publish::{Failure, IdempotencyClass, Outcome};
-use crate::store::deliveries::{Finish, Leased};
+use crate::store::deliveries::Leased;
+use crate::store::leases::Finish;
 use crate::time::{Span, Timestamp};
 
 /// What is known of an attempt besides its outcome.

@@ -5,14 +5,15 @@ use serde_json::json;
 use crate::idempotency::record::Generation;
 use crate::idempotency::recovery::output_body;
 use crate::metrics::{Point, Scope};
-use crate::outbox::attempt::{INTERRUPTED, Lease, carry_out, output_text, parcel};
+use crate::outbox::attempt::{INTERRUPTED, carry_out, output_text, parcel};
 use crate::outbox::budget::Share;
 use crate::outbox::circuit::Health;
 use crate::outbox::decide::{Attempt, Ending, Tally, decide};
 use crate::outbox::drain::Pass;
 use crate::publish::settings::{Ambiguous, PublisherSettings};
 use crate::publish::{Failure, IdempotencyClass, Outcome, failure};
-use crate::store::deliveries::{self, Candidate, Finish, Leased};
+use crate::store::deliveries::{Candidate, Leased};
+use crate::store::leases::{self, Finish, Lease};
 
 /// How a try ended, and what it says about the destination where that was asked.
 struct Tried {
@@ -166,7 +167,7 @@ impl Pass<'_> {
         finish: &Finish,
         attempt: &Attempt,
     ) -> bool {
-        let statement = deliveries::finish(&delivery.id, &lease.token, finish, attempt.ended_at);
+        let statement = leases::finish(&delivery.id, &lease.token, finish, attempt.ended_at);
         match self.app.run_within(self.budget, vec![statement]).await {
             Ok(results) => results.first().is_some_and(|result| result.changes > 0),
             Err(error) => {

@@ -8,18 +8,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 
 use crate::app::App;
-use crate::outbox::attempt::{Lease, usual_cost};
-use crate::outbox::budget::{Budget, Share};
+use crate::outbox::budget::Budget;
 use crate::outbox::circuit::Circuits;
 use crate::outbox::decide::Tally;
 use crate::ports::{DbError, Statement};
 use crate::publish::settings::PublisherSettings;
-use crate::sorted::{SortedMap, SortedSet, sort_by};
-use crate::store::deliveries::{self, Candidate, LEASED_AT_ONCE, Lane, SLOTS};
+use crate::sorted::SortedMap;
+use crate::store::deliveries::{self, Candidate, Lane, SLOTS};
 use crate::store::row::rows;
 use crate::time::{Span, Timestamp};
 
@@ -115,9 +113,9 @@ pub(super) struct Pass<'a> {
     pub(super) budget: &'a Budget,
     pub(super) circuits: Circuits,
     pub(super) drained: RefCell<Drained>,
-    started_at: Timestamp,
+    pub(super) started_at: Timestamp,
     /// Attempts begun so far.
-    begun: Cell<u32>,
+    pub(super) begun: Cell<u32>,
 }
 
 impl<'a> Pass<'a> {
@@ -175,9 +173,12 @@ impl<'a> Pass<'a> {
             }
             let before = self.begun.get();
             let (full, ended) = self.work(&picks).await;
-            waiting.extend(full);
-            if ended || self.begun.get() == before {
+            if ended {
                 break;
+            }
+            // What gave nothing is other drains'; the lanes behind it have their turn all the same.
+            if self.begun.get() > before {
+                waiting.extend(full);
             }
         }
         if !waiting.is_empty() || last_seen.is_some() {
@@ -203,7 +204,12 @@ impl<'a> Pass<'a> {
         // Finding and leasing them, and giving some back.
         let lanes_max = left.saturating_sub(3) / COST_OF_ROW;
         let count = waiting.len().min(lanes_max);
-        let overhead = count.div_ceil(SLOTS).saturating_add(2);
+        // Of two lanes one may be leased apart.
+        let leasing = count.min(2);
+        let overhead = count
+            .div_ceil(SLOTS)
+            .saturating_add(1)
+            .saturating_add(leasing);
         let part = left
             .saturating_sub(overhead)
             .checked_div(count)
@@ -293,151 +299,6 @@ impl<'a> Pass<'a> {
         allowed
     }
 
-    /// Leases what was found and tries it, publishers side by side, each one's rows in turn. Says
-    /// whether some were given back: then time or budget are over.
-    async fn round(&self, found: Vec<Candidate>) -> Result<bool, DbError> {
-        let lease = Lease {
-            token: self.app.id("lease_"),
-            until: self.app.now().plus(LEASE),
-        };
-        let leased = self.lease(found, &lease).await?;
-        // For giving back what is left over.
-        let kept = self.budget.set_aside(1);
-        let mut groups: SortedMap<String, Vec<Candidate>> = SortedMap::new();
-        for candidate in leased {
-            let lane = self.writer_of(&candidate);
-            if let Some(group) = groups.get_or_insert_with(lane, Vec::new) {
-                group.push(candidate);
-            }
-        }
-        let unspent = RefCell::new(Vec::new());
-        stream::iter(groups)
-            .map(|(_, group)| self.work_through(group, &lease, &unspent))
-            .buffer_unordered(CONNECTIONS)
-            .for_each(|()| std::future::ready(()))
-            .await;
-        self.budget.put_back(kept);
-        let unspent = unspent.into_inner();
-        if unspent.is_empty() {
-            return Ok(false);
-        }
-        self.give_back(&unspent, &lease).await;
-        Ok(true)
-    }
-
-    /// Whose turn it is: one writer a publisher, and one a branch.
-    fn writer_of(&self, candidate: &Candidate) -> String {
-        let delivery = &candidate.delivery;
-        let settings = self.app.config().publishers.get(&delivery.publisher);
-        settings
-            .filter(|settings| settings.kind() == "github")
-            .and_then(|settings| settings.lane(&delivery.target))
-            .unwrap_or_else(|| delivery.publisher.clone())
-    }
-
-    /// Leases the candidates, and keeps those that no other drain took in the meantime; oldest
-    /// first.
-    async fn lease(&self, found: Vec<Candidate>, lease: &Lease) -> Result<Vec<Candidate>, DbError> {
-        if found.is_empty() {
-            return Ok(found);
-        }
-        let ids: Vec<&str> = found.iter().map(|c| c.delivery.id.as_str()).collect();
-        let parts = ids.chunks(LEASED_AT_ONCE);
-        let now = self.started_at;
-        let batch = parts
-            .clone()
-            .map(|ids| deliveries::lease(ids, &lease.token, lease.until, now))
-            .collect();
-        let results = self.app.run_within(self.budget, batch).await?;
-        let changes: u64 = results.iter().map(|result| result.changes).sum();
-        let all = u64::try_from(ids.len()).is_ok_and(|count| count == changes);
-        let mut leased = if all {
-            found
-        } else {
-            let batch = parts
-                .map(|ids| deliveries::held(ids, &lease.token))
-                .collect();
-            let results = self.app.run_within(self.budget, batch).await?;
-            let mut held = SortedSet::default();
-            for index in 0..results.len() {
-                for row in rows(&results, index)? {
-                    held.insert(row.text("id")?);
-                }
-            }
-            let mut found = found;
-            found.retain(|candidate| held.contains(&candidate.delivery.id));
-            found
-        };
-        sort_by(&mut leased, |a, b| {
-            let age = |c: &Candidate| (c.delivery.due_since, c.delivery.created_at);
-            age(a).cmp(&age(b))
-        });
-        Ok(leased)
-    }
-
-    async fn work_through(
-        &self,
-        group: Vec<Candidate>,
-        lease: &Lease,
-        unspent: &RefCell<Vec<String>>,
-    ) {
-        for candidate in group {
-            let now = self.app.now();
-            let publisher = &candidate.delivery.publisher;
-            let late = self.budget.is_late(now) || now.plus(ATTEMPT_MIN) >= lease.until;
-            let left_alone = self.circuits.quota(publisher, 1, now) == 0;
-            let share = if late || left_alone {
-                None
-            } else {
-                self.share(&candidate)
-            };
-            match share {
-                Some(share) => {
-                    self.begun.set(self.begun.get().saturating_add(1));
-                    self.attempt(&candidate, lease, share).await;
-                }
-                None => unspent.borrow_mut().push(candidate.delivery.id.clone()),
-            }
-        }
-    }
-
-    /// What an attempt may spend. The first one of a drain gets what there is: it is broken off
-    /// where that is not enough, and goes on with the next drain.
-    fn share(&self, candidate: &Candidate) -> Option<Share<'a>> {
-        let settings = self
-            .app
-            .config()
-            .publishers
-            .get(&candidate.delivery.publisher);
-        let cost = match settings {
-            Some(settings) if !candidate.delivery.interrupted => {
-                usual_cost(settings).saturating_add(u32::from(candidate.body.is_none()))
-            }
-            Some(_) | None => 1,
-        };
-        let cost = if self.begun.get() == 0 {
-            cost.min(self.budget.left().max(2))
-        } else {
-            cost
-        };
-        Share::take(self.budget, cost)
-    }
-
-    async fn give_back(&self, ids: &[String], lease: &Lease) {
-        {
-            let mut drained = self.drained.borrow_mut();
-            let count = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-            drained.given_back = drained.given_back.saturating_add(count);
-            drained.left = true;
-        }
-        let ids = json!(ids).to_string();
-        let batch = vec![deliveries::give_back(&ids, &lease.token)];
-        if let Err(error) = self.app.run_within(self.budget, batch).await {
-            self.app
-                .log("lease_not_returned", json!({"error": error.to_string()}));
-        }
-    }
-
     /// Records how the publishers fared, and where the next drain starts.
     async fn end(&self, cursor: Option<Lane>) {
         let mut batch = Vec::new();
@@ -456,14 +317,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// How long a drain holds its rows: a few time-outs of a slow destination.
-pub const LEASE: Span = Span::from_seconds(120);
-/// No attempt begins with less of its lease left than one time-out and a margin.
-const ATTEMPT_MIN: Span = Span::from_seconds(25);
 /// A drain right after a commit has the rest of an invocation only.
 const START_WITHIN: Span = Span::from_seconds(20);
-/// Publishers worked on side by side: the platform gives six connections, and one is the database's.
-const CONNECTIONS: usize = 5;
 /// Lanes that one drain looks at, whatever its budget…
 const LANES_MIN: usize = 32;
 /// …and at most; the next one looks at those behind them.

@@ -8,3 +8,4 @@ pub mod decide;
 mod deliver;
 pub mod drain;
 pub mod retry_after;
+mod round;

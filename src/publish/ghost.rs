@@ -1,7 +1,5 @@
 //! Publishing to Ghost over its Admin API.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -14,6 +12,7 @@ use super::ssrf::Endpoint;
 use super::url::encode;
 use super::wordpress::marker;
 use super::{Parcel, title};
+use crate::base64::Base64;
 use crate::limits::PUBLISH_TIMEOUT;
 use crate::ports::HttpRequest;
 use crate::time::Timestamp;
@@ -92,7 +91,7 @@ impl AdminKey {
             "aud": "/admin/",
         });
         let [header, claims] =
-            [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+            [header, claims].map(|part| Base64::Url.encode(part.to_string().as_bytes()));
         let signed = format!("{header}.{claims}");
         let tag = self
             .mac
@@ -100,7 +99,7 @@ impl AdminKey {
             .chain_update(&signed)
             .finalize()
             .into_bytes();
-        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+        format!("{signed}.{}", Base64::Url.encode(&tag))
     }
 }
 

@@ -4,8 +4,6 @@
 //! where a file exists. A lost answer is looked up in the path's history, where our commit carries
 //! the delivery's id.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha1::{Digest as _, Sha1};
 
@@ -15,6 +13,7 @@ use super::fields::{Fields, Secret};
 use super::ssrf::Endpoint;
 use super::url::{encode, encode_path};
 use super::{Effect, Outcome, Parcel, Publication, Reply, Step, failure};
+use crate::base64::Base64;
 use crate::limits::PUBLISH_TIMEOUT;
 use crate::ports::HttpRequest;
 use crate::time::Timestamp;
@@ -48,7 +47,7 @@ impl GithubSettings {
     }
 
     /// One writer a branch: two commits at once on one head would refuse each other.
-    pub(crate) fn lane(&self) -> String {
+    pub(crate) fn serial_lane(&self) -> String {
         let repository = self.repository.to_ascii_lowercase();
         format!("{}/{repository}@{}", self.api_base.as_str(), self.branch)
     }
@@ -183,7 +182,7 @@ impl Commit {
         let body = json!({
             "message": message,
             "branch": self.settings.branch,
-            "content": STANDARD.encode(&self.parcel.content),
+            "content": Base64::Standard.encode(self.parcel.content.as_bytes()),
         });
         let tail = format!("contents/{}", encode_path(&self.parcel.target));
         self.request("PUT", &tail, ACCEPT, Some(&body))
@@ -204,7 +203,7 @@ impl Commit {
                 let tail = format!("contents/{path}?ref={branch}");
                 Ok(self.request("GET", &tail, ACCEPT_OBJECT, None))
             }
-            409 | 422 if says("rule violation") => {
+            409 | 422 if says("rule violation") || PROTECTED.iter().any(|words| says(words)) => {
                 let why = "a rule of the repository forbids this commit; allow it for this token";
                 Err(self.judge.permanent(answer, failure::RULE_VIOLATED, why))
             }
@@ -257,7 +256,9 @@ impl Commit {
     fn refused(&self, answer: &Answer, sent: Sent, now: Timestamp) -> Outcome {
         let limited = answer.header("retry-after").is_some()
             || answer.header("x-ratelimit-remaining") == Some("0")
-            || answer.message().contains("rate limit");
+            || ["rate limit", "abuse detection"]
+                .iter()
+                .any(|words| answer.message().contains(words));
         match answer.status {
             403 | 429 if limited => self.judge.rate_limited(answer, now),
             _ => self.judge.refused(answer, sent, now),
@@ -345,6 +346,13 @@ fn blob_in(body: &[u8]) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// What a protected branch answers to a commit that it does not take, with the status of a moved head.
+const PROTECTED: [&str; 4] = [
+    "status check",
+    "approving review",
+    "through a pull request",
+    "protected branch",
+];
 const TAKEN: &str = "another file has this path; choose another target, or move that one away";
 const ACCEPT: &str = "application/vnd.github+json";
 /// The media type that gives a blob's name for files over 1 MB too.

@@ -250,15 +250,28 @@ pub trait Publication {
     }
 }
 
-/// The topic, else the first line of the text that says something, without Markdown's marks.
+/// The topic as it is, else the first line of the text that says something, without Markdown's
+/// marks.
 pub(crate) fn title(topic: Option<&str>, text: &str) -> String {
-    let spoken = |line: &str| {
-        line.trim_matches(|c: char| c.is_whitespace() || "#*_>`=-".contains(c))
-            .to_owned()
-    };
-    let mut lines = topic.into_iter().chain(text.lines()).map(spoken);
+    let topic = topic.map(str::trim).into_iter();
+    let mut lines = topic.chain(text.lines().map(without_marks));
     let title = lines.find(|line| !line.is_empty()).unwrap_or_default();
-    excerpt::cut(&title, TITLE_MAX_BYTES).trim_end().to_owned()
+    excerpt::cut(title, TITLE_MAX_BYTES).trim_end().to_owned()
+}
+
+/// A line of Markdown without the marks around it. At its end `#` is one only after a space: a text
+/// about C# is not about C.
+fn without_marks(line: &str) -> &str {
+    let mark = |marks: &'static str| move |c: char| c.is_whitespace() || marks.contains(c);
+    let line = line
+        .trim_start_matches(mark("#*_>`=-"))
+        .trim_end_matches(mark("*_`=-"));
+    let open = line.trim_end_matches('#');
+    if open.ends_with(char::is_whitespace) {
+        open.trim_end_matches(mark("*_`=-"))
+    } else {
+        line
+    }
 }
 
 /// Ghost takes 255 characters of a title; a line of prose as title is cut long before.

@@ -158,9 +158,9 @@ impl PublisherSettings {
     }
 
     /// What must have one writer at a time, where there is such a thing.
-    pub fn lane(&self, target: &str) -> Option<String> {
+    pub fn serial_lane(&self, target: &str) -> Option<String> {
         match &self.kind {
-            Kind::Github(settings) => Some(settings.lane()),
+            Kind::Github(settings) => Some(settings.serial_lane()),
             // Two deliveries for one slug would race for it; for two slugs nothing is shared.
             Kind::Wordpress(_) | Kind::Ghost(_) => Some(format!("{}:{target}", self.name)),
             Kind::R2(_) | Kind::Webhook(_) | Kind::Queue(_) => None,
@@ -373,7 +373,7 @@ mod tests {
     fn one_branch_is_one_lane_however_its_repository_is_spelled() {
         let lane = |repository: &str| {
             let table = json!({ "kind": "github", "repository": repository, "token": "TOKEN" });
-            parse(&table).unwrap().lane("x")
+            parse(&table).unwrap().serial_lane("x")
         };
         assert_eq!(lane("Owner/Repo"), lane("owner/repo"));
         assert_ne!(lane("owner/repo"), lane("owner/other"));

@@ -210,8 +210,9 @@ const RESERVED_V4: [([u8; 4], u32); 16] = [
     ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
 ];
-/// Names that lead inward by convention, and public services that answer with any address asked.
-const INWARD_NAMES: [&str; 17] = [
+/// Names that lead inward by convention, a cloud's name for its metadata, and public services that
+/// answer with any address asked.
+const INWARD_NAMES: [&str; 24] = [
     "localhost",
     "localdomain",
     "local",
@@ -220,6 +221,13 @@ const INWARD_NAMES: [&str; 17] = [
     "lan",
     "corp",
     "home.arpa",
+    "home",
+    "private",
+    "svc",
+    "consul",
+    "metadata.tencentyun.com",
+    "rbndr.us",
+    "1u.ms",
     "localtest.me",
     "lvh.me",
     "vcap.me",
@@ -313,6 +321,15 @@ mod tests {
             "https://a.localhost/",
             "https://example.com./",
             "https://metadata.google.internal/",
+            "https://kubernetes.default.svc/",
+            "https://vault.service.consul/",
+            "https://metadata.tencentyun.com/",
+            "https://7f000001.08080808.rbndr.us/",
+            "https://[::127.0.0.1]/",
+            "https://[::ffff:a9fe:a9fe]/",
+            "https://[64:ff9b:1::7f00:1]/",
+            "https://2852039166/",
+            "https://0251.0376.0251.0376/",
             "https://printer.local/",
             "https://127.0.0.1.nip.io/",
             "https://localtest.me/",

@@ -336,6 +336,19 @@ mod tests {
     }
 
     #[test]
+    fn a_title_is_the_topic_as_it_is_or_the_first_line_without_its_marks() {
+        for (topic, text, wanted) in [
+            (Some(" Learning C# "), "x", "Learning C#"),
+            (Some("Why `<b>`?\u{3000}"), "x", "Why `<b>`?"),
+            (Some(" "), "# Hello", "Hello"),
+            (None, "\n===\n## Learning C# ##\nmore", "Learning C#"),
+            (None, "> **Dogs** & __cats__", "Dogs** & __cats"),
+        ] {
+            assert_eq!(title(topic, text), wanted);
+        }
+    }
+
+    #[test]
     fn the_text_template_changes_no_byte() {
         let text = "\u{feff}  a\r\n\u{0}b\n\n";
         assert_eq!(Template::Text.render(&parcel(text, None)).content, text);

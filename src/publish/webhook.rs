@@ -3,8 +3,6 @@
 //! The receiver can't be asked what it has, so a lost answer means sending again: with the same
 //! `webhook-id` and the same body, so that a receiver that remembers ids acts once.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::Value;
 use sha2::Sha256;
@@ -14,6 +12,7 @@ use super::envelope::envelope;
 use super::fields::{Fields, Secret};
 use super::ssrf::Endpoint;
 use super::{Effect, Outcome, Parcel, Publication, Reply, Step, failure};
+use crate::base64::Base64;
 use crate::limits::PUBLISH_TIMEOUT;
 use crate::ports::HttpRequest;
 use crate::time::Timestamp;
@@ -235,7 +234,7 @@ impl Signer {
     fn new(secret: Secret) -> Result<Self, &'static str> {
         let encoded = secret.expose();
         let encoded = encoded.strip_prefix(PREFIX).unwrap_or(encoded);
-        let bytes = STANDARD.decode(encoded).unwrap_or_default();
+        let bytes = Base64::Standard.decode(encoded).unwrap_or_default();
         if !SECRET_BYTES.contains(&bytes.len()) {
             return Err("must be `whsec_` and the base64 of 24 to 64 random bytes");
         }
@@ -255,7 +254,7 @@ impl Signer {
             .chain_update(body)
             .finalize()
             .into_bytes();
-        format!("v1,{}", STANDARD.encode(tag))
+        format!("v1,{}", Base64::Standard.encode(&tag))
     }
 }
 

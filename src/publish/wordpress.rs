@@ -1,7 +1,5 @@
 //! Publishing to WordPress over its REST API.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
@@ -11,6 +9,7 @@ use super::slug::Slug;
 use super::ssrf::Endpoint;
 use super::url::encode;
 use super::{Parcel, title};
+use crate::base64::Base64;
 use crate::limits::PUBLISH_TIMEOUT;
 use crate::ports::HttpRequest;
 use crate::time::Timestamp;
@@ -42,7 +41,7 @@ impl WordpressSettings {
 
     pub(crate) fn begin(&self, parcel: &Parcel) -> Posting<Wordpress> {
         let pair = format!("{}:{}", self.user, self.password.expose());
-        let basic = STANDARD.encode(pair);
+        let basic = Base64::Standard.encode(pair.as_bytes());
         let secrets = vec![self.password.expose().to_owned(), basic.clone()];
         let slug = Slug::of(parcel);
         let dialect = Wordpress {

@@ -1,7 +1,8 @@
-//! The outbox: leasing due deliveries, finishing attempts, and what people do to them.
+//! The outbox: finding due deliveries, and what people do to them.
 
 use crate::idempotency::record::Generation;
 use crate::ports::{DbError, SqlValue, Statement};
+use crate::store::leases::latest_end;
 use crate::store::row::{Columns, Row};
 use crate::store::{count, integer, optional, statement, text};
 use crate::time::Timestamp;
@@ -107,40 +108,20 @@ pub fn candidates(lanes: &[(&Lane, usize)], now: Timestamp) -> Statement {
         .map(|(lane, quota)| serde_json::json!([lane.publisher, lane.account, quota]))
         .collect();
     let slots = serde_json::Value::Array(slots).to_string();
-    statement(CANDIDATES, vec![text(slots), integer(now.millis())])
+    statement(CANDIDATES, candidates_params(&slots, now))
 }
 
 /// What one generation owes and is due, except where the publisher is left alone.
 pub fn candidates_of(generation_id: &str, now: Timestamp) -> Statement {
-    statement(
-        CANDIDATES_OF,
-        vec![text(generation_id), integer(now.millis())],
-    )
+    statement(CANDIDATES_OF, candidates_params(generation_id, now))
 }
 
-/// Leases at most [`LEASED_AT_ONCE`] due deliveries by id; those that another drain took in the
-/// meantime stay its own. Running it again under the same token leases the same rows.
-pub fn lease(ids: &[&str], token: &str, lease_until: Timestamp, now: Timestamp) -> Statement {
-    let mut params = id_params(ids);
-    params.extend([
-        text(token),
-        integer(lease_until.millis()),
+fn candidates_params(of: &str, now: Timestamp) -> Vec<SqlValue> {
+    vec![
+        text(of),
         integer(now.millis()),
-    ]);
-    statement(LEASE, params)
-}
-
-/// Which of at most [`LEASED_AT_ONCE`] deliveries are leased under `token`.
-pub fn held(ids: &[&str], token: &str) -> Statement {
-    let mut params = id_params(ids);
-    params.push(text(token));
-    statement(HELD, params)
-}
-
-fn id_params(ids: &[&str]) -> Vec<SqlValue> {
-    let mut params: Vec<SqlValue> = ids.iter().map(|id| text(*id)).collect();
-    params.resize(LEASED_AT_ONCE, SqlValue::Null);
-    params
+        integer(latest_end(now).millis()),
+    ]
 }
 
 /// Records how publishers fared: `[publisher, failures in a row, left alone until]` each.
@@ -168,67 +149,6 @@ pub fn keep_cursor(lane: &Lane) -> Statement {
     )
 }
 
-/// How an attempt changes its row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finish {
-    /// The new status: `pending` to try again.
-    pub status: &'static str,
-    /// When to try again.
-    pub next_attempt_at: Timestamp,
-    /// Attempts so far, this one included where it counts.
-    pub attempts: u32,
-    /// Whether it may have taken effect.
-    pub maybe_sent: bool,
-    /// What a later attempt should know.
-    pub progress: Option<String>,
-    /// The destination's id or URL.
-    pub reference: Option<String>,
-    /// Why it failed.
-    pub error: Option<String>,
-    /// The attempt as JSON, for the log; `None` where there was none.
-    pub attempt: Option<String>,
-}
-
-/// Ends an attempt under its lease's token, and changes exactly that row; a drain that lost its
-/// lease changes nothing. Running it again, after a lost reply, changes the same row to the same.
-pub fn finish(id: &str, token: &str, finish: &Finish, now: Timestamp) -> Statement {
-    statement(
-        FINISH,
-        vec![
-            text(id),
-            text(token),
-            text(finish.status),
-            integer(finish.next_attempt_at.millis()),
-            integer(finish.attempts),
-            integer(finish.maybe_sent),
-            optional(finish.progress.as_deref()),
-            optional(finish.reference.as_deref()),
-            optional(finish.error.as_deref()),
-            optional(finish.attempt.as_deref()),
-            integer(now.millis()),
-        ],
-    )
-}
-
-/// Remembers progress in the middle of an attempt.
-pub fn remember(id: &str, token: &str, progress: &str) -> Statement {
-    statement(
-        "UPDATE deliveries SET progress = ?3 WHERE id = ?1 AND lease_token = ?2 \
-         AND status = 'pending'",
-        vec![text(id), text(token), text(progress)],
-    )
-}
-
-/// Gives leases back unspent: the rows are as due as they were, no attempt is counted.
-pub fn give_back(ids: &str, token: &str) -> Statement {
-    statement(
-        "UPDATE deliveries SET lease_token = NULL, lease_until = 0 \
-         WHERE id IN (SELECT value FROM json_each(?1)) AND lease_token = ?2 \
-           AND status = 'pending'",
-        vec![text(ids), text(token)],
-    )
-}
-
 /// Makes a delivery due again, with its id (its idempotency key) kept.
 pub fn requeue(id: &str, account: Option<&str>, now: Timestamp) -> Vec<Statement> {
     vec![
@@ -245,7 +165,12 @@ pub fn cancel(id: &str, account: Option<&str>, now: Timestamp) -> Vec<Statement>
     vec![
         statement(
             CANCEL,
-            vec![text(id), optional(account), integer(now.millis())],
+            vec![
+                text(id),
+                optional(account),
+                integer(now.millis()),
+                integer(latest_end(now).millis()),
+            ],
         ),
         find(id, account),
     ]
@@ -378,7 +303,8 @@ macro_rules! candidate_sql {
             $from,
             " LEFT JOIN generations g ON g.id = d.generation_id \
              LEFT JOIN outputs o ON o.output_id = g.output_id AND o.part = 0 \
-             WHERE d.status = 'pending' AND d.next_attempt_at <= ?2 AND d.lease_until <= ?2 AND ",
+             WHERE d.status = 'pending' AND d.next_attempt_at <= ?2 \
+               AND (d.lease_until <= ?2 OR d.lease_until > ?3) AND ",
             $where
         )
     };
@@ -422,50 +348,9 @@ const CANDIDATES_OF: &str = candidate_sql!(
     "d.generation_id = ?1"
 );
 
-/// Rows that one statement leases. Ids in a list of parameters cost half of what a subquery costs:
-/// the update then runs in one pass.
-pub const LEASED_AT_ONCE: usize = 50;
-
-macro_rules! id_slots {
-    () => {
-        "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-          ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, \
-          ?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50)"
-    };
-}
-
-// A row that still carries a token was leased by somebody who never came back: what it was sending
-// may have arrived.
-const LEASE: &str = concat!(
-    "UPDATE deliveries SET lease_token = ?51, lease_until = ?52, \
-       maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?51 THEN 1 \
-         ELSE maybe_sent END \
-     WHERE id IN ",
-    id_slots!(),
-    " AND status = 'pending' AND next_attempt_at <= ?53 \
-      AND (lease_until <= ?53 OR lease_token = ?51)"
-);
-
-const HELD: &str = concat!(
-    "SELECT id FROM deliveries WHERE lease_token = ?51 AND id IN ",
-    id_slots!()
-);
-
-const FINISH: &str = "UPDATE deliveries SET status = ?3, next_attempt_at = ?4, attempts = ?5, \
-  maybe_sent = ?6, progress = ?7, reference = COALESCE(?8, reference), error = ?9, \
-  lease_token = NULL, lease_until = 0, done_token = ?2, \
-  attempt_log = CASE WHEN ?10 IS NULL OR done_token IS ?2 THEN attempt_log \
-    WHEN json_array_length(attempt_log) >= 50 \
-    THEN json_insert(json_remove(attempt_log, '$[0]'), '$[#]', json(?10)) \
-    ELSE json_insert(attempt_log, '$[#]', json(?10)) END, \
-  published_at = CASE WHEN ?3 = 'published' THEN ?11 ELSE published_at END, \
-  final_at = CASE WHEN ?3 = 'pending' THEN NULL ELSE ?11 END \
-WHERE id = ?1 AND ((lease_token = ?2 AND status = 'pending') \
-  OR (done_token = ?2 AND lease_token IS NULL AND status = ?3))";
-
 const REQUEUE: &str = "UPDATE deliveries SET status = 'pending', next_attempt_at = ?3, \
-  due_since = ?3, attempts = 0, lease_token = NULL, lease_until = 0, error = NULL, \
-  final_at = NULL, stale_alerted = 0 \
+  due_since = ?3, attempted_at = NULL, attempts = 0, lease_token = NULL, lease_until = 0, \
+  error = NULL, final_at = NULL, stale_alerted = 0 \
 WHERE id = ?1 AND (?2 IS NULL OR account = ?2) \
   AND status IN ('dead', 'cancelled', 'outcome_unknown')";
 
@@ -473,7 +358,7 @@ const CANCEL: &str = "UPDATE deliveries SET status = 'cancelled', lease_token = 
   lease_until = 0, final_at = ?3 \
 WHERE id = ?1 AND (?2 IS NULL OR account = ?2) \
   AND (status IN ('dead', 'outcome_unknown') OR (status = 'pending' \
-    AND (lease_token IS NULL OR lease_until <= ?3)))";
+    AND (lease_token IS NULL OR lease_until <= ?3 OR lease_until > ?4)))";
 
 const LIST_BY_STATUS: &str = "SELECT * FROM deliveries WHERE account = ?1 AND status = ?2 \
   AND (?3 IS NULL OR publisher = ?3) AND (created_at, id) < (?4, ?5) \

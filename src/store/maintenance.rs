@@ -76,6 +76,19 @@ pub fn await_message(id: &str, until: Timestamp) -> Statement {
     )
 }
 
+/// Measures waits anew that began in the future, under a clock that has been set back since: each is
+/// as long as it was meant to be, from now on.
+pub fn mend_waits(now: Timestamp, limit: usize) -> Statement {
+    statement(
+        MEND_WAITS,
+        vec![
+            integer(now.millis()),
+            integer(now.plus(CLOCKS_APART).millis()),
+            count(limit),
+        ],
+    )
+}
+
 /// Pending deliveries that have been owed since before `threshold`, once each: marks them and adds
 /// one alert a pipeline.
 pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<Statement> {
@@ -144,6 +157,19 @@ pub fn purge(ids: &str, now: Timestamp) -> Vec<Statement> {
         ),
     ]
 }
+
+// A wait begins with the newest attempt, or as a delivery becomes due.
+const MEND_WAITS: &str = "UPDATE deliveries SET \
+  next_attempt_at = MIN(next_attempt_at, \
+    ?1 + MAX(0, next_attempt_at - COALESCE(attempted_at, due_since))), \
+  attempted_at = MIN(attempted_at, ?1), due_since = MIN(due_since, ?1) \
+WHERE id IN ( \
+  SELECT * FROM (SELECT id FROM deliveries INDEXED BY deliveries_attempted \
+    WHERE status = 'pending' AND attempted_at > ?2 LIMIT ?3) \
+  UNION ALL \
+  SELECT * FROM (SELECT id FROM deliveries INDEXED BY deliveries_stale \
+    WHERE status = 'pending' AND stale_alerted IN (0, 1) AND due_since > ?2 LIMIT ?3))";
+
 const UNSETTLED: &str = "SELECT id FROM ( \
   SELECT * FROM (SELECT id, lease_until FROM generations INDEXED BY generations_unsettled \
     WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
@@ -161,3 +187,6 @@ const UNSETTLED: &str = "SELECT id FROM ( \
     WHERE state IN ('queued', 'running', 'unknown', 'held') AND state = 'running' \
       AND lease_until > ?2 AND lease_until <= ?3 ORDER BY lease_until LIMIT ?5)) \
 LIMIT ?5";
+
+/// Clocks differ by no more than this in ordinary times.
+const CLOCKS_APART: Span = Span::from_minutes(1);

@@ -14,6 +14,7 @@ pub mod digests;
 pub mod evidence;
 pub mod figures;
 pub mod generations;
+pub mod leases;
 pub mod maintenance;
 pub mod row;
 pub mod settle;

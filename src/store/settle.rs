@@ -5,7 +5,7 @@ use crate::idempotency::record::{Generation, Job, Tokens};
 use crate::idempotency::state::State;
 use crate::json_form::json_form;
 use crate::limits::RETENTION;
-use crate::ports::{DbError, Rows, Statement};
+use crate::ports::{DbError, Rows, SqlValue, Statement};
 use crate::store::row::first;
 use crate::store::{count, integer, optional, statement, text};
 use crate::time::Timestamp;
@@ -84,44 +84,16 @@ pub enum Settled {
 ///
 /// A runner whose lease is over may still commit while nobody has taken the key: its token stands.
 pub fn commit(job: &Job, purchase: &Purchase) -> Vec<Statement> {
-    let now = purchase.completed_at;
-    let mut batch = vec![statement(
-        COMMIT,
-        vec![
-            text(&job.generation_id),
-            text(&job.token),
-            text(purchase.state().as_str()),
-            optional(purchase.held.as_deref()),
-            optional(purchase.detail.as_deref()),
-            text(&purchase.output_id),
-            text(if purchase.in_r2 { "r2" } else { "d1" }),
-            count(purchase.parts.len()),
-            text(&purchase.content_type),
-            text(&purchase.headers),
-            optional(purchase.model_version.as_deref()),
-            optional(purchase.finish_reason.as_deref()),
-            count(usize::try_from(purchase.tokens.prompt).unwrap_or(usize::MAX)),
-            count(usize::try_from(purchase.tokens.cached).unwrap_or(usize::MAX)),
-            count(usize::try_from(purchase.tokens.output).unwrap_or(usize::MAX)),
-            count(usize::try_from(purchase.tokens.thought).unwrap_or(usize::MAX)),
-            count(usize::try_from(purchase.tokens.total).unwrap_or(usize::MAX)),
-            integer(purchase.cost_nano),
-            integer(purchase.credits),
-            integer(now.millis()),
-            integer(now.plus(RETENTION).millis()),
-        ],
-    )];
-    batch.extend(purchase.parts.iter().enumerate().map(|(part, body)| {
-        statement(
-            KEEP_OUTPUT,
-            vec![
-                text(&job.generation_id),
-                text(&purchase.output_id),
-                count(part),
-                text(body),
-            ],
-        )
-    }));
+    let mut params = vec![
+        text(&job.generation_id),
+        text(&job.token),
+        text(purchase.state().as_str()),
+        optional(purchase.held.as_deref()),
+        optional(purchase.detail.as_deref()),
+    ];
+    params.extend(bought(purchase));
+    let mut batch = vec![statement(COMMIT, params)];
+    batch.extend(keep_output(&job.generation_id, purchase));
     if purchase.holds_near_duplicates && purchase.held.is_none() {
         let (id, output) = (text(&job.generation_id), text(&purchase.output_id));
         batch.push(statement(HOLD_NEAR, vec![id, output, text(REASON_NEAR)]));
@@ -131,7 +103,7 @@ pub fn commit(job: &Job, purchase: &Purchase) -> Vec<Statement> {
         vec![
             text(&job.generation_id),
             text(&purchase.output_id),
-            integer(now.millis()),
+            integer(purchase.completed_at.millis()),
         ],
     ));
     batch.push(statement(
@@ -140,6 +112,41 @@ pub fn commit(job: &Job, purchase: &Purchase) -> Vec<Statement> {
     ));
     batch.push(standing(&job.generation_id));
     batch
+}
+
+/// What was bought, in the order of the columns from `output_id` on; then now, and the end of
+/// retention.
+fn bought(purchase: &Purchase) -> [SqlValue; 16] {
+    let now = purchase.completed_at;
+    let tokens = &purchase.tokens;
+    let tokens_of = |count: u64| integer(i64::try_from(count).unwrap_or(i64::MAX));
+    [
+        text(&purchase.output_id),
+        text(if purchase.in_r2 { "r2" } else { "d1" }),
+        count(purchase.parts.len()),
+        text(&purchase.content_type),
+        text(&purchase.headers),
+        optional(purchase.model_version.as_deref()),
+        optional(purchase.finish_reason.as_deref()),
+        tokens_of(tokens.prompt),
+        tokens_of(tokens.cached),
+        tokens_of(tokens.output),
+        tokens_of(tokens.thought),
+        tokens_of(tokens.total),
+        integer(purchase.cost_nano),
+        integer(purchase.credits),
+        integer(now.millis()),
+        integer(now.plus(RETENTION).millis()),
+    ]
+}
+
+/// Stores the parts of an output that the generation `id` names.
+fn keep_output<'a>(id: &'a str, purchase: &'a Purchase) -> impl Iterator<Item = Statement> + 'a {
+    let parts = purchase.parts.iter().enumerate();
+    parts.map(move |(part, body)| {
+        let output = text(&purchase.output_id);
+        statement(KEEP_OUTPUT, vec![text(id), output, count(part), text(body)])
+    })
 }
 
 /// Reads whether the output named `output_id` is the generation's.
@@ -255,43 +262,14 @@ pub fn read_state(results: &[Rows], wanted: State, token: &str) -> Result<Settle
 
 /// Keeps what a late runner paid for as evidence of a generation that a successor took over.
 pub fn supersede(job: &Job, evidence_id: &str, purchase: &Purchase) -> Vec<Statement> {
-    let now = purchase.completed_at;
-    let tokens = &purchase.tokens;
-    let mut batch = vec![statement(
-        EVIDENCE,
-        vec![
-            text(&job.generation_id),
-            text(evidence_id),
-            text(&job.token),
-            text(&purchase.output_id),
-            text(if purchase.in_r2 { "r2" } else { "d1" }),
-            count(purchase.parts.len()),
-            text(&purchase.content_type),
-            text(&purchase.headers),
-            optional(purchase.model_version.as_deref()),
-            optional(purchase.finish_reason.as_deref()),
-            integer(i64::try_from(tokens.prompt).unwrap_or(i64::MAX)),
-            integer(i64::try_from(tokens.cached).unwrap_or(i64::MAX)),
-            integer(i64::try_from(tokens.output).unwrap_or(i64::MAX)),
-            integer(i64::try_from(tokens.thought).unwrap_or(i64::MAX)),
-            integer(i64::try_from(tokens.total).unwrap_or(i64::MAX)),
-            integer(purchase.cost_nano),
-            integer(purchase.credits),
-            integer(now.millis()),
-            integer(now.plus(RETENTION).millis()),
-        ],
-    )];
-    batch.extend(purchase.parts.iter().enumerate().map(|(part, body)| {
-        statement(
-            KEEP_OUTPUT,
-            vec![
-                text(evidence_id),
-                text(&purchase.output_id),
-                count(part),
-                text(body),
-            ],
-        )
-    }));
+    let mut params = vec![
+        text(&job.generation_id),
+        text(evidence_id),
+        text(&job.token),
+    ];
+    params.extend(bought(purchase));
+    let mut batch = vec![statement(EVIDENCE, params)];
+    batch.extend(keep_output(evidence_id, purchase));
     batch.push(statement(
         RELEASE_RESERVATION,
         vec![

@@ -41,7 +41,7 @@ fn github_tries_a_moved_head_once_more_and_then_later() {
 
 #[test]
 fn githubs_refusals_are_told_apart() {
-    let cases: [(Refusal, &str); 6] = [
+    let cases: [(Refusal, &str); 8] = [
         (
             || {
                 says(
@@ -53,6 +53,24 @@ fn githubs_refusals_are_told_apart() {
         ),
         (
             || says(422, "Repository rule violations found"),
+            "rule_violated",
+        ),
+        (
+            || {
+                says(
+                    409,
+                    "Could not create file: 2 of 2 required status checks are expected.",
+                )
+            },
+            "rule_violated",
+        ),
+        (
+            || {
+                says(
+                    409,
+                    "Could not create file: Changes must be made through a pull request.",
+                )
+            },
             "rule_violated",
         ),
         (|| says(409, "Git Repository is empty."), "target_missing"),
@@ -75,9 +93,13 @@ fn githubs_refusals_are_told_apart() {
         let outcome = delivery(&settings, TARGET).attempt(&mut world, &[]).outcome;
         assert_eq!(permanent(outcome).code, code);
     }
-    let limits: [(Refusal, Option<Span>); 3] = [
+    let limits: [(Refusal, Option<Span>); 4] = [
         (
             || says(403, "You have exceeded a secondary rate limit"),
+            None,
+        ),
+        (
+            || says(403, "You have triggered an abuse detection mechanism."),
             None,
         ),
         (

@@ -124,7 +124,7 @@ fn every_default_is_told_with_its_value_and_a_reason() {
             "Deliveries of one generation",
             limits::DELIVERIES_MAX.to_string(),
         ),
-        ("Lease of a delivery", minutes(outbox::drain::LEASE)),
+        ("Lease of a delivery", minutes(limits::DELIVERY_LEASE)),
         (
             "Failures in a row that leave a publisher alone",
             outbox::circuit::OPEN_AFTER.to_string(),

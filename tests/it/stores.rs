@@ -71,6 +71,25 @@ fn what_the_isolate_knows_outlives_a_failing_kv() {
 }
 
 #[test]
+fn an_instance_that_takes_over_from_one_that_died_needs_no_store_for_what_its_isolate_knows() {
+    let world = Setup::default().build();
+    let isolate = world.cold_isolate(1);
+    let call = Call::of("article 1");
+    let first = world.ask(&isolate, &call);
+    assert_eq!(first.status, 201);
+    // What the WebAssembly instance remembered is gone with it.
+    *isolate.guard.borrow_mut() = false;
+    world.kv.down.set(true);
+    world.refuse(|_| Some(DbError::Overloaded("D1 DB is overloaded.".to_owned())));
+    let again = world.ask(&isolate, &call);
+    assert_eq!((again.status, &again.body), (200, &first.body));
+    world.kv.down.set(false);
+    world.refuse_nothing();
+    world.pass_minutes(1);
+    calm(&world);
+}
+
+#[test]
 fn stale_and_missing_marks_cost_speed_and_nothing_else() {
     for sight in [Sight::Cached, Sight::Any] {
         for seed in 0..20 {

@@ -2,8 +2,9 @@
 
 use futures::executor::block_on;
 use futures::future::join;
-use oncepress::outbox::drain::LEASE;
-use oncepress::store::deliveries::{self, Finish};
+use oncepress::limits::DELIVERY_LEASE as LEASE;
+use oncepress::store::deliveries;
+use oncepress::store::leases::{self, Finish, Lease};
 use oncepress::time::Span;
 
 use crate::sqlite::{Fault, When};
@@ -11,8 +12,8 @@ use crate::world::{Answer, MADE_MS, World};
 
 /// Leases every row, as a drain that then dies.
 fn die_holding(world: &World, ids: &[&str]) {
-    let until = world.now().plus(LEASE);
-    let statement = deliveries::lease(ids, "lease_of_the_dead", until, world.now());
+    let lease = Lease::new("lease_of_the_dead".to_owned(), world.now());
+    let statement = leases::lease(ids, &lease, world.now());
     assert_eq!(
         world.db.run(&[statement]).unwrap()[0].changes,
         ids.len() as u64
@@ -46,8 +47,8 @@ fn a_drain_that_outlived_its_lease_finishes_nothing_over_its_successor() {
     world.seed("a", "acme", "living", "pending", 1);
     die_holding(&world, &["dlv_a1"]);
     world.pass(LEASE);
-    let until = world.now().plus(LEASE);
-    let taken = deliveries::lease(&["dlv_a1"], "lease_of_the_heir", until, world.now());
+    let heir = Lease::new("lease_of_the_heir".to_owned(), world.now());
+    let taken = leases::lease(&["dlv_a1"], &heir, world.now());
     assert_eq!(world.db.run(&[taken]).unwrap()[0].changes, 1);
     let finish = Finish {
         status: "dead",
@@ -59,9 +60,9 @@ fn a_drain_that_outlived_its_lease_finishes_nothing_over_its_successor() {
         error: Some("late".to_owned()),
         attempt: Some("{}".to_owned()),
     };
-    let late = deliveries::finish("dlv_a1", "lease_of_the_dead", &finish, world.now());
-    let remembered = deliveries::remember("dlv_a1", "lease_of_the_dead", "x");
-    let given_back = deliveries::give_back("[\"dlv_a1\"]", "lease_of_the_dead");
+    let late = leases::finish("dlv_a1", "lease_of_the_dead", &finish, world.now());
+    let remembered = leases::remember("dlv_a1", "lease_of_the_dead", "x");
+    let given_back = leases::give_back("[\"dlv_a1\"]", "lease_of_the_dead");
     for result in world.db.run(&[late, remembered, given_back]).unwrap() {
         assert_eq!(result.changes, 0);
     }
@@ -69,7 +70,7 @@ fn a_drain_that_outlived_its_lease_finishes_nothing_over_its_successor() {
         status: "published",
         ..finish
     };
-    let own = deliveries::finish("dlv_a1", "lease_of_the_heir", &published, world.now());
+    let own = leases::finish("dlv_a1", "lease_of_the_heir", &published, world.now());
     assert!(world.db.run(&[own]).unwrap()[0].changes > 0);
     assert_eq!(world.status("published"), 1);
 }
@@ -225,31 +226,6 @@ fn an_outcome_that_could_not_be_recorded_is_looked_for_later() {
             .contains("already_there")
     );
     assert_eq!(world.bucket.objects.borrow().len(), 2);
-}
-
-#[test]
-fn a_clock_that_jumps_back_and_forth_by_eight_hours_loses_no_row() {
-    for hours in [8, -8] {
-        let world = World::new();
-        world.seed("a", "acme", "living", "pending", 20);
-        world.answers("living", Answer::Status(503));
-        world.drain();
-        die_holding(&world, &["dlv_a9"]);
-        world.pass(Span::from_hours(hours));
-        world.drain();
-        die_holding(&world, &["dlv_a10"]);
-        world.pass(Span::from_hours(-hours));
-        world.answers("living", Answer::Status(200));
-        // At most the jump itself is lost, and the ordinary waits.
-        for _ in 0..(9 * 4 + 4) {
-            world.pass(Span::from_minutes(15));
-            world.drain();
-        }
-        assert_eq!(world.status("published"), 20, "{hours} h");
-        let calls = world.outside.calls.borrow();
-        let distinct: std::collections::BTreeSet<_> = calls.iter().map(|call| &call.1).collect();
-        assert_eq!(distinct.len(), 20);
-    }
 }
 
 #[test]

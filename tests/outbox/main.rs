@@ -23,11 +23,13 @@
 )]
 
 mod budget;
+mod clock;
 mod fairness;
 mod faults;
 mod leases;
 mod people;
 mod plans;
 mod scale;
+mod serial;
 mod sqlite;
 mod world;

@@ -1,6 +1,7 @@
 //! What people do to deliveries, and what retention does.
 
-use oncepress::outbox::drain::LEASE;
+use oncepress::limits::DELIVERY_LEASE as LEASE;
+use oncepress::store::leases::{self, Lease};
 use oncepress::store::{deliveries, maintenance};
 use oncepress::time::{Span, Timestamp};
 
@@ -45,7 +46,8 @@ fn another_account_can_neither_requeue_nor_cancel() {
 fn what_is_being_sent_cannot_be_cancelled_and_what_nobody_holds_can() {
     let world = World::new();
     world.seed("a", "acme", "living", "pending", 1);
-    let lease = deliveries::lease(&["dlv_a1"], "lease_1", world.now().plus(LEASE), world.now());
+    let lease = Lease::new("lease_1".to_owned(), world.now());
+    let lease = leases::lease(&["dlv_a1"], &lease, world.now());
     run(&world, &[lease]);
     let cancel = |world: &World| run(world, &deliveries::cancel("dlv_a1", None, world.now()));
     assert_eq!(cancel(&world), 0);

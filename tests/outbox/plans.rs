@@ -3,6 +3,7 @@
 use oncepress::ports::Statement;
 use oncepress::store::deliveries::{self, DeliveryQuery, Lane};
 use oncepress::store::generations::{self, GenerationQuery};
+use oncepress::store::leases::{self, Lease};
 use oncepress::store::maintenance;
 use oncepress::time::Timestamp;
 
@@ -73,6 +74,19 @@ fn due_rows_are_a_range_of_their_index() {
 }
 
 #[test]
+fn a_serial_lane_is_looked_up_in_the_index_of_its_leased_rows() {
+    let world = World::new();
+    let lease = Lease::new("t".to_owned(), world.now());
+    let statement = leases::lease_serial(&[("dlv_1", "lane")], &lease, world.now());
+    assert_no_scan(&world, &statement);
+    let plan = world.db.plan(&statement).join("\n");
+    assert!(
+        plan.contains("INDEX deliveries_in_serial_lane (serial_lane=?)"),
+        "{plan}"
+    );
+}
+
+#[test]
 fn neither_ticks_nor_purges_nor_looks_at_one_row_read_a_whole_table() {
     let world = World::new();
     let now = world.now();
@@ -85,14 +99,15 @@ fn neither_ticks_nor_purges_nor_looks_at_one_row_read_a_whole_table() {
     let mut statements = vec![maintenance::unsettled(&overdue)];
     statements.extend(maintenance::tick(now, "t", now));
     statements.push(maintenance::finish_tick(now, "{}", now));
+    statements.push(maintenance::mend_waits(now, 500));
     statements.extend(maintenance::alert_stale(now, now, 500));
     statements.push(maintenance::purgeable(now, 50));
     statements.extend(maintenance::purge("[\"gen_1\"]", now));
     statements.extend(deliveries::requeue("dlv_1", Some("acme"), now));
     statements.extend(deliveries::cancel("dlv_1", None, now));
     statements.extend(generations::find("gen_1", Some("acme")));
-    statements.push(deliveries::held(&["dlv_1"], "t"));
-    statements.push(deliveries::remember("dlv_1", "t", "x"));
+    statements.push(leases::held(&["dlv_1"], "t"));
+    statements.push(leases::remember("dlv_1", "t", "x"));
     for statement in &statements {
         assert_no_scan(&world, statement);
     }

@@ -47,6 +47,9 @@ pub struct Outside {
     /// Each call: destination and `webhook-id`.
     pub calls: RefCell<Vec<(String, String)>>,
     pub took: Cell<Span>,
+    /// The repositories that are being written to, and the most calls at once to one of them.
+    writing: RefCell<Vec<String>>,
+    pub most_at_once: Cell<usize>,
     clock: Rc<TestClock>,
 }
 
@@ -250,7 +253,19 @@ impl Clock for TestClock {
 impl Outbound for Outside {
     fn send(&self, request: HttpRequest) -> Task<'_, Result<HttpAnswer, HttpError>> {
         Box::pin(async move {
-            yield_once().await;
+            let repository = request.url.split("/contents/").next().unwrap().to_owned();
+            self.writing.borrow_mut().push(repository.clone());
+            let at_once =
+                |open: &Vec<String>| open.iter().filter(|one| **one == repository).count();
+            let most = self.most_at_once.get().max(at_once(&self.writing.borrow()));
+            self.most_at_once.set(most);
+            for _ in 0..3 {
+                yield_once().await;
+            }
+            let mut writing = self.writing.borrow_mut();
+            let place = writing.iter().position(|one| *one == repository).unwrap();
+            writing.remove(place);
+            drop(writing);
             let name = request.url.rsplit('/').next().unwrap().to_owned();
             let id = request
                 .headers

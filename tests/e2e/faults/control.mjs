@@ -1,6 +1,7 @@
 // The tests' side door, under /__e2e/: only this wrapper answers it, the product never sees it.
 
 import { moveClock, now } from "./clock.mjs";
+import { exhaust, instances } from "./instance.mjs";
 import * as journal from "./journal.mjs";
 import { holds, release, ruleHits, setRules } from "./rules.mjs";
 
@@ -22,6 +23,8 @@ const COMMANDS = {
   "GET ready": () => ({ now: now() }),
   "POST clock": ({ body }) => moveClock(body.offsetMs),
   "POST rules": ({ body }) => setRules(body.rules),
+  "GET instances": () => instances(),
+  "POST exhaust": () => exhaust(),
   "GET rules": () => ({ hits: ruleHits() }),
   "GET holds": () => ({ holds: holds() }),
   "POST release": ({ body }) => release(body.name),

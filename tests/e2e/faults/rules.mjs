@@ -29,7 +29,7 @@ export function release(name) {
 /** Runs one operation under the rules and writes it into the journal. */
 export async function perform(operation, run) {
   const entry = journal.begin(operation, realNow());
-  const rule = take(operation);
+  const rule = ruleFor(operation);
   try {
     if (rule?.delayMs) await sleep(rule.delayMs);
     if (rule?.when === "before") await strike(rule, operation);
@@ -44,7 +44,8 @@ export async function perform(operation, run) {
   }
 }
 
-function take(operation) {
+/** The rule that this operation falls under, which counts it. */
+export function ruleFor(operation) {
   for (const rule of rules) {
     if (!matches(rule, operation)) continue;
     rule.hits += 1;

@@ -14,7 +14,7 @@ export const ACCOUNTS = ["acme", "globex"];
 
 /**
  * Starts everything. `vars`, `secrets` and `bindings` go to the Worker, over those of wrangler.toml;
- * `publishers` makes other destinations from the fakes' address.
+ * `publishers` makes other destinations from the fakes' address, and so may `secrets`.
  */
 export async function setStage(name, options = {}) {
   const stage = new Stage();
@@ -48,12 +48,13 @@ export function varsFor(fakes) {
 }
 
 class Stage {
-  async open(name, { vars = {}, publishers, withoutClient, ...options }) {
+  async open(name, { vars = {}, publishers, secrets = {}, withoutClient, ...options }) {
     this.fakes = await Fakes.start(name);
     await this.fakes.control("POST", "config", { webhook: { signed: { secrets: [HOOK_SECRET] } } });
     const all = { ...varsFor(this.fakes), ...vars };
     if (publishers) all.PUBLISHERS = publishers(this.fakes);
-    this.worker = await Worker.start(name, { vars: all, ...options });
+    const known = typeof secrets === "function" ? secrets(this.fakes) : secrets;
+    this.worker = await Worker.start(name, { vars: all, secrets: known, ...options });
     this.client = withoutClient
       ? new Client(this.worker, "acme", "none")
       : await Client.create(this.worker, "acme");
