@@ -5,7 +5,8 @@ use oncepress::limits::ATTEMPTS_MAX;
 use oncepress::outbox::decide::{Attempt, Ending, Tally, decide};
 use oncepress::publish::settings::Ambiguous;
 use oncepress::publish::{Failure, IdempotencyClass, Outcome, failure};
-use oncepress::store::deliveries::{Finish, Leased};
+use oncepress::store::deliveries::Leased;
+use oncepress::store::leases::Finish;
 use oncepress::time::{Span, Timestamp};
 
 use crate::model::Ms;
