@@ -160,12 +160,12 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
         "the lease of a delivery is ignored",
         sql(&[
             Rewrite {
-                from: " AND d.lease_until <= ?2 AND ",
-                to: " AND ",
+                from: " AND (d.lease_until <= ?2 OR d.lease_until > ?3) AND ",
+                to: " AND ?3 IS NOT NULL AND ",
             },
             Rewrite {
-                from: "AND (lease_until <= ?53 OR lease_token = ?51)",
-                to: "",
+                from: "AND (lease_until <= ?53 OR lease_until > ?54 OR lease_token = ?51)",
+                to: "AND ?54 IS NOT NULL",
             },
         ]),
     ),
@@ -184,9 +184,9 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
         "a requeued delivery gets a new key",
         sql(&[Rewrite {
             from: "UPDATE deliveries SET status = 'pending', next_attempt_at = ?3, \
-                   due_since = ?3, attempts = 0",
+                   due_since = ?3, attempted_at = NULL, attempts = 0",
             to: "UPDATE deliveries SET id = id || 'x', status = 'pending', \
-                 next_attempt_at = ?3, due_since = ?3, attempts = 0",
+                 next_attempt_at = ?3, due_since = ?3, attempted_at = NULL, attempts = 0",
         }]),
     ),
     (
