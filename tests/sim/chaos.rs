@@ -6,12 +6,15 @@ use std::rc::Rc;
 
 use serde_json::json;
 
-use crate::util::client::api_request;
+use crate::destination::Destination;
+use crate::ghost::Ghost;
+use crate::github::Github;
+use crate::util::every_step;
 use crate::util::exec::Handle;
 use crate::util::mutant::Mutant;
 use crate::util::world::{Isolate, Owned};
-use crate::util::{Act, Answer, Call, Dice, Fate, HookAct, Kind, Rest, Setup, Sight, World};
-use crate::util::{at_rest, every_step};
+use crate::util::{Act, Answer, Call, Dice, Fate, HookAct, Kind, Setup, Sight, World};
+use crate::wordpress::Wordpress;
 
 /// What a run came to.
 pub struct End {
@@ -48,6 +51,9 @@ pub struct Totals {
     pub published: u64,
     pub held: u64,
     pub unknown: u64,
+    pub superseded: u64,
+    pub told: u64,
+    pub steps: u64,
 }
 
 impl Totals {
@@ -64,12 +70,15 @@ impl Totals {
         self.published += other.published;
         self.held += other.held;
         self.unknown += other.unknown;
+        self.superseded += other.superseded;
+        self.told += other.told;
+        self.steps += other.steps;
     }
 }
 
 /// Steps of a run, before it comes to rest.
 const STEPS: u64 = 120;
-const MINUTE: i64 = 60_000;
+pub const MINUTE: i64 = 60_000;
 
 pub fn run(seed: u64) -> End {
     run_with(seed, None)
@@ -88,19 +97,43 @@ pub fn run_with(seed: u64, mutant: Option<Mutant>) -> End {
     chaos.end()
 }
 
-struct Waiting {
-    handle: Handle<Answer>,
-    prompt: String,
+pub struct Waiting {
+    pub handle: Handle<Answer>,
+    pub who: Who,
+    pub asked_at: i64,
 }
 
-struct Chaos {
-    world: Owned,
-    dice: Dice,
-    isolates: Vec<Rc<Isolate>>,
-    waiting: Vec<Waiting>,
-    bodies: BTreeMap<String, String>,
-    prompts: BTreeMap<String, Call>,
-    totals: Rc<RefCell<Totals>>,
+/// Whose answer is waited for.
+#[derive(Clone, Debug)]
+pub enum Who {
+    /// A caller's, by what it asks for.
+    Caller(String),
+    /// A person's.
+    Person,
+    /// That of somebody who may not touch this.
+    Stranger(String),
+}
+
+/// A site, held by the world and looked at by the checks.
+pub type Shared<T> = Rc<RefCell<T>>;
+
+/// The sites that are published to.
+#[derive(Clone, Default)]
+pub struct Sites {
+    pub wordpress: Shared<Wordpress>,
+    pub ghost: Shared<Ghost>,
+    pub github: Shared<Github>,
+}
+
+pub struct Chaos {
+    pub world: Owned,
+    pub dice: Dice,
+    pub isolates: Vec<Rc<Isolate>>,
+    pub waiting: Vec<Waiting>,
+    pub bodies: BTreeMap<String, String>,
+    pub prompts: BTreeMap<String, Call>,
+    pub sites: Sites,
+    pub totals: Rc<RefCell<Totals>>,
 }
 
 impl Chaos {
@@ -118,7 +151,9 @@ impl Chaos {
         if dice.chance(500) {
             setup.accounts[1].1 = Some(500_000);
         }
-        let world = setup.build();
+        let sites = Sites::default();
+        let world = with_everybody(setup, &sites).build();
+        attend(&world, &sites);
         let sights = [Sight::Strong, Sight::Cached, Sight::Any];
         world.kv.sight.set(*dice.pick(&sights));
         let totals = Rc::new(RefCell::new(Totals::default()));
@@ -131,6 +166,7 @@ impl Chaos {
             waiting: Vec::new(),
             bodies: BTreeMap::new(),
             prompts: BTreeMap::new(),
+            sites,
             totals,
         };
         chaos.rage(seed);
@@ -145,6 +181,12 @@ impl Chaos {
         self.world.plan_by(move |call| {
             let mut totals = totals.borrow_mut();
             totals.port_calls += 1;
+            // A commit that comes long after its lease is what the fencing tokens are for.
+            let settles = call.label.starts_with("UPDATE generations SET state");
+            if settles && per_mille > 0 && dice.chance(25) {
+                totals.faults += 1;
+                return Fate::Slow;
+            }
             // What a dying storage call would do is what its isolate's death does.
             if !dice.chance(per_mille) {
                 return Fate::Fine;
@@ -160,11 +202,15 @@ impl Chaos {
             ];
             let fate = *dice.pick(&wrong);
             totals.deaths += u64::from(matches!(fate, Fate::DieBefore | Fate::DieAfter));
-            if call.kind == Kind::HookBody && fate == Fate::FailBefore {
-                return Fate::Fine;
+            match call.kind {
+                Kind::HookBody if fate == Fate::FailBefore => Fate::Fine,
+                // What was sent long ago may arrive long after.
+                Kind::Db if dice.chance(150) => Fate::Slow,
+                Kind::Runner if dice.chance(300) => Fate::Late,
+                _ => fate,
             }
-            fate
         });
+        self.world.queue.twice.set(self.dice.chance(500));
         let trouble = *self.dice.pick(&[0, 100, 300]);
         let mut dice = Dice::new(seed ^ 0x6E41);
         *self.world.gemini.habit.borrow_mut() = Some(Box::new(move || {
@@ -204,18 +250,21 @@ impl Chaos {
                 HookAct::NotSent,
             ])
         }));
+        // Somebody who is never there: what is owed to them piles up.
+        self.world.hooks.habit("down.test", HookAct::Refuse(503));
     }
 
     fn step(&mut self) {
         match self.dice.below(100) {
-            0..40 => self.ask(),
-            40..55 => self.pass(),
-            55..62 => self.travel(),
+            0..42 => self.ask(),
+            42..54 => self.pass(),
+            54..62 => self.travel(),
             62..70 => self.churn(),
             70..75 => self.leave(),
-            75..85 => self.operate(),
-            85..90 => self.deliveries(),
-            90..95 => self.outage(),
+            75..83 => self.operate(),
+            83..88 => self.deliveries(),
+            88..91 => self.trespass(),
+            91..96 => self.outage(),
             _ => self
                 .world
                 .gemini
@@ -225,7 +274,7 @@ impl Chaos {
         self.hear();
     }
 
-    fn isolate(&mut self) -> Rc<Isolate> {
+    pub fn isolate(&mut self) -> Rc<Isolate> {
         let slot = usize::try_from(self.dice.below(3)).unwrap();
         let dead = self.isolates[slot].app.borrow().is_none();
         if dead {
@@ -234,40 +283,83 @@ impl Chaos {
         Rc::clone(&self.isolates[slot])
     }
 
-    /// A caller asks for one of a few articles, so that duplicates are many.
+    /// A caller asks for one of a few articles, so that duplicates are many, in both accounts.
     fn ask(&mut self) {
         let account = *self.dice.pick(&["default", "other"]);
-        let number = self.dice.below(6);
-        let operation = self.dice.chance(250);
-        let kind = if operation { "order" } else { "article" };
-        let prompt = format!("{kind} {number} of {account}");
-        let mut call = Call::of(&prompt).by(account);
-        if operation {
-            call = call.key(&format!("order-{number}"));
-        }
-        call = match number {
-            0 => call,
-            1 | 2 => call.to(&[("hook", "in")]),
-            3 => call.to(&[("hook", "in"), ("archive", "{account}/{id}.md")]),
-            4 if account == "default" => call.to(&[("once", "in")]),
-            _ => call.to(&[("archive", "{account}/{id}.md")]),
+        let call = match self.dice.below(100) {
+            0..25 => self.order(account),
+            25..45 => self.chat(account),
+            _ => self.article(account),
         };
+        let prompt = call.prompt();
         self.prompts
             .entry(prompt.clone())
             .or_insert_with(|| call.clone());
-        if self.dice.chance(200) {
-            call = call.header("prefer", "respond-async");
-        } else if self.dice.chance(200) {
-            call = call.header("prefer", "wait=2");
-        }
         self.totals.borrow_mut().asked += 1;
         let name = format!("c{}", self.totals.borrow().asked);
         let isolate = self.isolate();
         let handle = self.world.begin(&isolate, &call.named(&name));
-        self.waiting.push(Waiting { handle, prompt });
+        self.waiting.push(Waiting {
+            handle,
+            who: Who::Caller(prompt),
+            asked_at: self.world.exec.now_ms(),
+        });
         if self.dice.chance(500) {
             self.world
                 .pass_ms(i64::try_from(self.dice.below(3_000)).unwrap());
+        }
+    }
+
+    fn article(&mut self, account: &str) -> Call {
+        let number = self.dice.below(9);
+        let call = Call::shared(&format!("article {number}"), account);
+        let call = match number {
+            0 => call,
+            1 => call.to(&[("hook", "in"), ("wp", "post-{id}")]),
+            2 => call.to(&[("news", "post-{id}"), ("site", "posts/{id}.md")]),
+            3 => call.to(&[("hook", "in"), ("archive", "{account}/{id}.md")]),
+            4 if account == "default" => call.to(&[("once", "in")]),
+            5 => call.to(&[("down", "in")]),
+            6 => call.to(&[("mine", "in"), ("site", "posts/{id}.md")]),
+            _ => call.to(&[("archive", "{account}/{id}.md")]),
+        };
+        self.patient(call)
+    }
+
+    /// The caller's own key; now and then the same one for something else.
+    fn order(&mut self, account: &str) -> Call {
+        let number = self.dice.below(4);
+        let other = if self.dice.chance(150) { " anew" } else { "" };
+        let call = Call::shared(&format!("order {number}{other}"), account)
+            .key(&format!("order-{number}"))
+            .to(&[("hook", "in")]);
+        self.patient(call)
+    }
+
+    /// In the form of Gemini's own API, most of it streamed.
+    fn chat(&mut self, account: &str) -> Call {
+        let number = self.dice.below(4);
+        let method = *self.dice.pick(&[
+            "streamGenerateContent?alt=sse",
+            "streamGenerateContent?alt=sse",
+            "streamGenerateContent",
+            "generateContent",
+        ]);
+        let call = Call::shared(&format!("chat {number}"), account).in_gemini_form(method);
+        if number < 2 {
+            call.header("x-oncepress-publish", "hook=in")
+        } else {
+            call
+        }
+    }
+
+    fn patient(&mut self, call: Call) -> Call {
+        if self.dice.chance(200) {
+            call.header("prefer", "respond-async")
+        } else if self.dice.chance(200) {
+            call.header("prefer", "wait=2")
+        } else {
+            call
         }
     }
 
@@ -278,7 +370,7 @@ impl Chaos {
     }
 
     fn travel(&mut self) {
-        let minutes = *self.dice.pick(&[2, 5, 14, 16, 31, 90]);
+        let minutes = *self.dice.pick(&[2, 5, 14, 16, 19, 31, 90]);
         self.pass_ticking(minutes * MINUTE);
     }
 
@@ -326,63 +418,9 @@ impl Chaos {
     fn leave(&mut self) {
         if let Some(waiting) = self.waiting.pop() {
             self.world
-                .note(format!("the caller for {:?} goes away", waiting.prompt));
+                .note(format!("whoever waits for {:?} goes away", waiting.who));
             self.world.exec.cancel(waiting.handle.id);
         }
-    }
-
-    /// A person decides about something held or unknown.
-    fn operate(&mut self) {
-        let open = self.world.db.query(
-            "SELECT id, topic, account, state FROM generations \
-             WHERE state IN ('held', 'unknown') ORDER BY id LIMIT 5",
-        );
-        if open.is_empty() {
-            return;
-        }
-        let row = self.dice.pick(&open).clone();
-        let cell = |index: usize| match &row[index].1 {
-            oncepress::ports::SqlValue::Text(text) => text.clone(),
-            other => panic!("{other:?}"),
-        };
-        let actions: &[&str] = if cell(3) == "held" {
-            &["publish", "abandon", "regenerate"]
-        } else {
-            &["abandon", "regenerate"]
-        };
-        let action = *self.dice.pick(actions);
-        if action != "publish" {
-            self.world.allowed.borrow_mut().push(cell(1));
-        }
-        let path = format!("/api/v1/generations/{}/resolve", cell(0));
-        let body = json!({"action": action, "reason": "a person looked"});
-        self.call_api(&cell(2), "POST", &path, &body);
-    }
-
-    fn call_api(&mut self, who: &str, method: &str, path: &str, body: &serde_json::Value) {
-        let isolate = self.isolate();
-        let handle = self
-            .world
-            .send(&isolate, "person", api_request(who, method, path, body));
-        self.waiting.push(Waiting {
-            handle,
-            prompt: String::new(),
-        });
-    }
-
-    /// A person requeues or cancels a delivery; cancelling is left to those that are dead.
-    fn deliveries(&mut self) {
-        let stuck = self.world.db.texts(
-            "SELECT id FROM deliveries WHERE status IN ('dead', 'outcome_unknown') \
-               AND publisher <> 'once' ORDER BY id LIMIT 5",
-        );
-        if stuck.is_empty() {
-            return;
-        }
-        let id = self.dice.pick(&stuck).clone();
-        let action = *self.dice.pick(&["requeue", "requeue", "cancel"]);
-        let path = format!("/api/v1/outbox/{id}/{action}");
-        self.call_api("admin", "POST", &path, &serde_json::Value::Null);
     }
 
     /// A store is out for a while, or back.
@@ -405,222 +443,11 @@ impl Chaos {
     }
 
     /// Every store works again.
-    fn calm(&self) {
+    pub fn calm(&self) {
         self.world.kv.down.set(false);
         self.world.kv.writes_down.set(false);
         self.world.r2.down.set(false);
         self.world.refuse_nothing();
-    }
-
-    /// Looks at the answers that came.
-    fn hear(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        for caller in waiting {
-            match caller.handle.take() {
-                Some(answer) if caller.prompt.is_empty() => self.judge_person(&answer),
-                Some(answer) => self.judge(&caller.prompt, &answer),
-                None if self.world.exec.is_alive(caller.handle.id) => self.waiting.push(caller),
-                None => {}
-            }
-        }
-    }
-
-    fn judge_person(&self, answer: &Answer) {
-        if ![200, 202, 404, 409, 503].contains(&answer.status) {
-            self.world
-                .violate(format!("a person was answered {answer:?}"));
-        }
-    }
-
-    fn judge(&mut self, prompt: &str, answer: &Answer) {
-        let world = &self.world;
-        world.note(format!("{prompt:?} <- {} {}", answer.status, answer.code()));
-        let mut totals = self.totals.borrow_mut();
-        match answer.status {
-            200 | 201 => {
-                totals.made += u64::from(answer.status == 201);
-                totals.replays += u64::from(answer.status == 200);
-                let text = answer.text("/output/text");
-                let ledger = world.gemini.ledger.borrow();
-                let bought = ledger.iter().find(|entry| entry.text == text);
-                if bought.is_none_or(|entry| entry.prompt != prompt) {
-                    world.violate(format!("{prompt:?} got another's answer: {text:?}"));
-                }
-                drop(ledger);
-                let known = self
-                    .bodies
-                    .entry(answer.id())
-                    .or_insert_with(|| answer.body.clone());
-                if *known != answer.body {
-                    world.violate(format!("{prompt:?} got another body than the first caller"));
-                }
-                if (answer.status == 200) != answer.is_replay() {
-                    world.violate("a replay is marked as one".to_owned());
-                }
-            }
-            202 | 402 | 409 | 422 | 502 | 503 => totals.refused += 1,
-            _ => world.violate(format!("{prompt:?} was answered {answer:?}")),
-        }
-        if answer.status >= 400 && answer.header("x-oncepress-error-code").is_none() {
-            world.violate(format!("an error without a code: {answer:?}"));
-        }
-    }
-
-    /// Faults end; what is left must be done by retries, cron and people.
-    fn rest(&mut self) {
-        self.world.note("REST: no more faults".to_owned());
-        self.world.plan_nothing();
-        self.calm();
-        self.world.gemini.habit.take();
-        self.world.hooks.whim.take();
-        self.world.gemini.latency_ms.set(1_000);
-        self.pass_whole(35);
-        self.wait_for_the_queue();
-        self.hear();
-        self.decide_all();
-        self.pass_whole(18);
-        self.drain_all();
-        self.ask_all();
-        self.pass_whole(3);
-        self.drain_all();
-        at_rest(
-            &self.world,
-            Rest {
-                owed: true,
-                unknown: false,
-            },
-        );
-        self.tally();
-        self.purge();
-    }
-
-    fn pass_whole(&self, minutes: i64) {
-        for _ in 0..minutes {
-            let next = (self.world.exec.now_ms() / MINUTE + 1) * MINUTE;
-            self.world.exec.run_to(next);
-            self.world.tick(next);
-        }
-        self.world.pass_ms(30_000);
-    }
-
-    /// A person gives up what is held or unknown.
-    fn decide_all(&mut self) {
-        let open = self.world.db.texts(
-            "SELECT id || ' ' || account || ' ' || topic FROM generations \
-             WHERE state IN ('held', 'unknown') ORDER BY id",
-        );
-        for line in open {
-            let mut words = line.splitn(3, ' ');
-            let (id, account) = (words.next().unwrap(), words.next().unwrap());
-            self.world
-                .allowed
-                .borrow_mut()
-                .push(words.next().unwrap().to_owned());
-            let body = json!({"action": "abandon", "reason": "the run is over"});
-            let path = format!("/api/v1/generations/{id}/resolve");
-            let isolate = self.isolate();
-            let answer = self.world.api_with(&isolate, account, "POST", &path, &body);
-            if answer.status != 200 {
-                self.world
-                    .violate(format!("{id} can't be given up: {answer:?}"));
-            }
-        }
-    }
-
-    /// Jumps to each time when a message comes back: a quota of the day keeps it for hours.
-    fn wait_for_the_queue(&self) {
-        for _ in 0..10 {
-            let queued = "SELECT MIN(lease_until) FROM generations WHERE state = 'queued' \
-                          HAVING COUNT(*) > 0";
-            let next = self.world.db.integers(queued);
-            let Some(next) = next.first() else { return };
-            let next = next.max(&self.world.exec.now_ms()) + MINUTE;
-            self.world.exec.run_to(next);
-            self.pass_whole(3);
-        }
-    }
-
-    /// Jumps to each time when something is owed, until nothing is.
-    fn drain_all(&self) {
-        for _ in 0..60 {
-            let next = self.world.db.integers(
-                "SELECT MIN(next_attempt_at) FROM deliveries WHERE status = 'pending' \
-                 HAVING COUNT(*) > 0",
-            );
-            let Some(next) = next.first() else { return };
-            let minute = next.max(&self.world.exec.now_ms()) / MINUTE * MINUTE + MINUTE;
-            self.world.exec.run_to(minute);
-            self.world.tick(minute);
-            self.world.pass_ms(25_000);
-        }
-        let owed = self
-            .world
-            .db
-            .show("SELECT * FROM deliveries WHERE status = 'pending'");
-        self.world
-            .violate(format!("a delivery is never done: {owed}"));
-    }
-
-    /// P5: whatever failed, its own retry is not swallowed.
-    fn ask_all(&mut self) {
-        for (prompt, call) in self.prompts.clone() {
-            let isolate = self.isolate();
-            let answer = self.world.ask(&isolate, &call.named("last"));
-            self.judge(&prompt, &answer);
-            if ![200, 201, 402].contains(&answer.status) {
-                self.world
-                    .violate(format!("{prompt:?} is not answered in the end: {answer:?}"));
-            }
-        }
-    }
-
-    fn tally(&self) {
-        let count = |sql: &str| u64::try_from(self.world.db.integers(sql)[0]).unwrap();
-        let mut totals = self.totals.borrow_mut();
-        totals.published = count("SELECT COUNT(*) FROM deliveries WHERE status = 'published'");
-        totals.held = count("SELECT COALESCE(SUM(count), 0) FROM alerts WHERE kind = 'held'");
-        totals.unknown = count("SELECT COALESCE(SUM(count), 0) FROM alerts WHERE kind = 'unknown'");
-        let ledger = self.world.gemini.ledger.borrow();
-        totals.purchases = ledger.iter().filter(|entry| entry.act.bills()).count() as u64;
-        totals.excused = ledger.iter().filter(|entry| entry.excuse.is_some()).count() as u64;
-    }
-
-    /// After their retention all rows go, and nothing that hangs on them stays.
-    fn purge(&mut self) {
-        let unknown = self
-            .world
-            .db
-            .texts("SELECT id FROM deliveries WHERE status = 'outcome_unknown' ORDER BY id");
-        for id in unknown {
-            let path = format!("/api/v1/outbox/{id}/cancel");
-            let isolate = self.isolate();
-            self.world.api(&isolate, "admin", "POST", &path);
-        }
-        let all = self.world.db.integers("SELECT COUNT(*) FROM generations")[0];
-        self.world
-            .exec
-            .run_to(self.world.exec.now_ms() + 31 * 24 * 60 * MINUTE);
-        for _ in 0..8 {
-            let ten = 10 * MINUTE;
-            let next = (self.world.exec.now_ms() / ten + 1) * ten;
-            self.world.exec.run_to(next);
-            self.world.tick(next);
-            self.world.pass_ms(20_000);
-        }
-        for table in ["generations", "outputs", "deliveries", "request_bodies"] {
-            let left = self
-                .world
-                .db
-                .show(&format!("SELECT * FROM {table} LIMIT 3"));
-            if !left.is_empty() {
-                self.world.violate(format!("{table} is not purged: {left}"));
-            }
-        }
-        let graves = self.world.db.integers("SELECT COUNT(*) FROM tombstones")[0];
-        if graves < all {
-            self.world
-                .violate(format!("{all} generations and {graves} tombstones"));
-        }
     }
 
     fn end(self) -> End {
@@ -630,4 +457,47 @@ impl Chaos {
             totals: *self.totals.borrow(),
         }
     }
+}
+
+/// Every kind of publisher, and Slack.
+fn with_everybody(setup: Setup, sites: &Sites) -> Setup {
+    let hook = |host: &str| {
+        json!({"kind": "webhook", "url": format!("https://{host}.test/in"),
+            "secrets": ["HOOK_SECRET"]})
+    };
+    let mut publishers = json!({
+        "archive": {"kind": "r2", "prefix": "articles/"}, "hook": hook("hook"),
+        "once": hook("once"), "down": hook("down"),
+        "mine": {"kind": "queue", "binding": "ARTICLES"},
+        "wp": sites.wordpress.borrow().table(), "news": sites.ghost.borrow().table(),
+        "site": sites.github.borrow().table(),
+    });
+    for (name, table) in publishers.as_object_mut().unwrap() {
+        table["accounts"] = if name == "once" {
+            json!(["default"])
+        } else {
+            json!(["default", "other"])
+        };
+    }
+    publishers["once"]["ambiguous"] = "at_most_once".into();
+    let setup = setup
+        .var("PUBLISHERS", &publishers.to_string())
+        .var("SLACK_WEBHOOK_URL", "https://slack.test/services/T0/B0/x");
+    let secrets = crate::destination::SECRETS.into_iter();
+    secrets.fold(setup, |setup, (name, value)| setup.var(name, value))
+}
+
+/// Has the sites answer.
+fn attend(world: &World, sites: &Sites) {
+    fn site<T: Destination + 'static>(model: &Shared<T>) -> crate::util::world::Site {
+        let model = Rc::clone(model);
+        Box::new(move |request, now| {
+            let answer = model.borrow_mut().http(request, now);
+            (answer.status, answer.headers, answer.body)
+        })
+    }
+    let mut all = world.sites.borrow_mut();
+    all.insert("blog.example.com".to_owned(), site(&sites.wordpress));
+    all.insert("news.example.com".to_owned(), site(&sites.ghost));
+    all.insert("api.github.com".to_owned(), site(&sites.github));
 }

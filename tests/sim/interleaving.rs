@@ -55,6 +55,10 @@ impl Question {
     fn walk(&self) -> (usize, u64, u64) {
         let search: Shared<Search> = Rc::default();
         search.borrow_mut().open.push(Vec::new());
+        let seconds = std::env::var("SECONDS_MAX").ok();
+        let seconds: Option<u64> = seconds.and_then(|text| text.parse().ok());
+        #[allow(clippy::disallowed_methods, reason = "a bound for people's patience")]
+        let begun = std::time::Instant::now();
         loop {
             let Some(prefix) = search.borrow_mut().open.pop() else {
                 break;
@@ -64,6 +68,9 @@ impl Question {
                 .ok()
                 .and_then(|text| text.parse().ok());
             let limit = limit.unwrap_or(self.states_max);
+            if seconds.is_some_and(|seconds| begun.elapsed().as_secs() >= seconds) {
+                break;
+            }
             if limit > 0 && search.borrow().visited.len() >= limit {
                 break;
             }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use oncepress::app::delivery_id;
 use oncepress::config::OnUnknown;
 use oncepress::ports::SqlValue;
 
@@ -9,7 +10,7 @@ use super::gemini::{Act, Entry};
 use super::world::World;
 
 /// P1, P2, P3: whether Gemini may be asked for this prompt now. A prompt stands for one key here.
-pub fn purchase_is_allowed(world: &World, prompt: &str) {
+pub fn purchase_is_allowed(world: &World, prompt: &str, generation: &str) {
     let earlier: Vec<Entry> = {
         let ledger = world.gemini.ledger.borrow();
         let same = ledger
@@ -18,13 +19,18 @@ pub fn purchase_is_allowed(world: &World, prompt: &str) {
         same.cloned().collect()
     };
     for entry in earlier {
-        if let Err(why) = again_is_allowed(world, prompt, &entry) {
+        if let Err(why) = again_is_allowed(world, prompt, generation, &entry) {
             world.violate(format!("{prompt:?} is bought again: {why} ({entry:?})"));
         }
     }
 }
 
-fn again_is_allowed(world: &World, prompt: &str, entry: &Entry) -> Result<(), String> {
+fn again_is_allowed(
+    world: &World,
+    prompt: &str,
+    generation: &str,
+    entry: &Entry,
+) -> Result<(), String> {
     if world
         .allowed
         .borrow()
@@ -34,10 +40,13 @@ fn again_is_allowed(world: &World, prompt: &str, entry: &Entry) -> Result<(), St
         return Ok(());
     }
     if let Some(state) = state_of_text(world, &entry.text) {
-        return after_commit(world, prompt, &state);
+        return after_commit(world, generation, &state);
     }
     if world.is_kept(&entry.text) {
         return Err("what was bought waits as evidence".to_owned());
+    }
+    if entry.kept {
+        return Err("a store had taken what was bought, and lost it".to_owned());
     }
     let operation = world.db.integers(&format!(
         "SELECT operation FROM generations WHERE id = '{}'",
@@ -97,12 +106,11 @@ fn state_of_text(world: &World, text: &str) -> Option<(String, bool, i64, i64, b
 
 fn after_commit(
     world: &World,
-    prompt: &str,
+    generation: &str,
     (state, owed, expires_at, anchor_at, operation): &(String, bool, i64, i64, bool),
 ) -> Result<(), String> {
     let asking = world.db.query(&format!(
-        "SELECT anchor_at, created_at FROM generations \
-         WHERE topic = '{prompt}' AND state = 'running' LIMIT 1"
+        "SELECT anchor_at, created_at FROM generations WHERE id = '{generation}'"
     ));
     let at = |index: usize| match asking.first().map(|row| &row[index].1) {
         Some(SqlValue::Integer(value)) => *value,
@@ -121,91 +129,170 @@ fn after_commit(
 
 /// What holds after every single change of the database.
 pub fn every_step(world: &World) {
-    let rules = [
-        (
-            "the credits of a day are the sum over its generations",
-            "SELECT c.account, c.day, c.reserved, c.spent FROM credit_days c \
-             WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.account = c.account) \
-               AND (c.reserved <> (SELECT COALESCE(SUM(g.credits_reserved), 0) \
-                 FROM generations g WHERE g.account = c.account AND g.credit_day = c.day) \
-               OR c.spent <> (SELECT COALESCE(SUM(g.credits_spent), 0) \
-                 FROM generations g WHERE g.account = c.account AND g.credit_day = c.day))",
-        ),
-        (
-            "an account stays inside its limit of the day",
-            "SELECT c.* FROM credit_days c JOIN accounts a ON a.account = c.account \
-             WHERE c.spent + c.reserved > a.daily_credits",
-        ),
-        (
-            "what is not settled holds its key alone",
-            "SELECT claim_key, COUNT(*) FROM generations \
-             WHERE state IN ('queued', 'running', 'unknown', 'held') \
-             GROUP BY claim_key HAVING COUNT(*) > 1",
-        ),
-        (
-            "what is generated is owed exactly while a delivery of it is",
-            "SELECT g.id, g.purge_at FROM generations g WHERE g.state = 'generated' \
-             AND (g.purge_at IS NULL) <> EXISTS (SELECT 1 FROM deliveries d \
-               WHERE d.generation_id = g.id \
-                 AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
-        ),
-        (
-            "what is bought is stored whole",
-            "SELECT g.id, g.state FROM generations g WHERE g.output_where = 'd1' \
-               AND g.state IN ('generated', 'held', 'superseded') AND g.output_parts <> ( \
-                 SELECT COUNT(*) FROM outputs o WHERE o.output_id = g.output_id)",
-        ),
-        (
-            "only what is generated is published",
-            "SELECT d.id, d.status, g.state FROM deliveries d \
-             JOIN generations g ON g.id = d.generation_id \
-             WHERE d.status IN ('pending', 'published') AND g.state <> 'generated'",
-        ),
-        (
-            "what is not fit is published by a person only",
-            "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
-             AND g.finish_reason <> 'STOP' AND NOT EXISTS (SELECT 1 FROM audit a \
-               WHERE a.subject = g.id AND a.action = 'publish') \
-             AND (g.surface = 'api' OR EXISTS (SELECT 1 FROM deliveries d \
-               WHERE d.generation_id = g.id))",
-        ),
-        (
-            "what is owed is not purged",
-            "SELECT d.id, g.purge_at FROM deliveries d \
-             JOIN generations g ON g.id = d.generation_id \
-             WHERE d.status IN ('pending', 'outcome_unknown') AND g.purge_at IS NOT NULL",
-        ),
-        (
-            "what is held or unknown is not purged",
-            "SELECT id, state FROM generations WHERE purge_at IS NOT NULL \
-               AND state IN ('queued', 'running', 'held', 'unknown')",
-        ),
-        (
-            "what is settled is purged one day, unless it is owed",
-            "SELECT g.id, g.state FROM generations g WHERE g.purge_at IS NULL \
-               AND g.state IN ('generated', 'failed', 'superseded') AND NOT EXISTS ( \
-                 SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
-                   AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
-        ),
-        (
-            "a settled generation reserves nothing",
-            "SELECT id, state, reason, credits_reserved FROM generations \
-             WHERE credits_reserved > 0 AND (state IN ('generated', 'held', 'superseded') \
-               OR (state = 'failed' AND COALESCE(reason, '') <> 'unknown_freed'))",
-        ),
-        (
-            "a delivery belongs to its generation's account",
-            "SELECT d.id FROM deliveries d JOIN generations g ON g.id = d.generation_id \
-             WHERE d.account <> g.account",
-        ),
-    ];
-    for (rule, sql) in rules {
+    for (rule, sql) in RULES {
         let broken = world.db.show(sql);
         if !broken.is_empty() {
             world.violate(format!("{rule}: {broken}"));
         }
     }
+    every_output_is_its_owners(world);
+    every_lease_is_its_holders(world);
+    super::people::is_told_at_once(world);
 }
+
+/// A late runner never overwrites its successor: what a row holds was bought under its own token.
+fn every_output_is_its_owners(world: &World) {
+    let since = world.exec.now_ms() - 40 * 60_000;
+    let held = world.db.texts(&format!(
+        "SELECT g.output_id || '\n' || g.token || '\n' || group_concat(o.body, '') \
+         FROM generations g JOIN outputs o ON o.output_id = g.output_id \
+         WHERE g.state <> 'superseded' AND g.output_parts = 1 AND g.completed_at > {since} \
+         GROUP BY g.id"
+    ));
+    for row in held {
+        let mut parts = row.splitn(3, '\n');
+        let (output, token) = (parts.next().unwrap(), parts.next().unwrap());
+        if !world
+            .checked
+            .borrow_mut()
+            .insert(format!("{output} {token}"))
+        {
+            continue;
+        }
+        let number = super::gemini::number_in(parts.next().unwrap());
+        let ledger = world.gemini.ledger.borrow();
+        let bought = number.and_then(|number| ledger.get(number));
+        let stranger = bought
+            .and_then(|entry| entry.token.as_ref())
+            .is_some_and(|other| other != token);
+        drop(ledger);
+        if stranger {
+            world.violate(format!("a late runner overwrote its successor: {output}"));
+        }
+    }
+}
+
+/// Two drains never hold the same row.
+fn every_lease_is_its_holders(world: &World) {
+    let now = world.exec.now_ms();
+    let rows = world.db.query(
+        "SELECT id, COALESCE(lease_token, ''), lease_until, COALESCE(done_token, '') \
+         FROM deliveries WHERE lease_token IS NOT NULL OR done_token IS NOT NULL",
+    );
+    let mut leases = BTreeMap::new();
+    for row in rows {
+        let (SqlValue::Text(id), SqlValue::Text(token), SqlValue::Integer(until)) =
+            (&row[0].1, &row[1].1, &row[2].1)
+        else {
+            panic!("{row:?}")
+        };
+        let SqlValue::Text(done) = &row[3].1 else {
+            panic!("{row:?}")
+        };
+        leases.insert(id.clone(), (token.clone(), *until, done.clone()));
+    }
+    let before = world.leases.replace(leases.clone());
+    for (id, (token, _, done)) in leases {
+        let Some((other, until, done_before)) = before.get(&id) else {
+            continue;
+        };
+        if !token.is_empty() && !other.is_empty() && *other != token && *until > now {
+            world.violate(format!("two drains hold {id} at once"));
+        }
+        if done != *done_before && done != *other {
+            world.violate(format!("a late drain finished {id} over its successor"));
+        }
+    }
+}
+
+const RULES: &[(&str, &str)] = &[
+    (
+        "the credits of a day are the sum over its generations",
+        "SELECT c.account, c.day, c.reserved, c.spent FROM credit_days c \
+             WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.account = c.account) \
+               AND (c.reserved <> (SELECT COALESCE(SUM(g.credits_reserved), 0) \
+                 FROM generations g WHERE g.account = c.account AND g.credit_day = c.day) \
+               OR c.spent <> (SELECT COALESCE(SUM(g.credits_spent), 0) \
+                 FROM generations g WHERE g.account = c.account AND g.credit_day = c.day))",
+    ),
+    (
+        "an account stays inside its limit of the day",
+        "SELECT c.* FROM credit_days c JOIN accounts a ON a.account = c.account \
+             WHERE c.spent + c.reserved > a.daily_credits",
+    ),
+    (
+        "what is not settled holds its key alone",
+        "SELECT claim_key, COUNT(*) FROM generations \
+             WHERE state IN ('queued', 'running', 'unknown', 'held') \
+             GROUP BY claim_key HAVING COUNT(*) > 1",
+    ),
+    (
+        "what is generated is owed exactly while a delivery of it is",
+        "SELECT g.id, g.purge_at FROM generations g WHERE g.state = 'generated' \
+             AND (g.purge_at IS NULL) <> EXISTS (SELECT 1 FROM deliveries d \
+               WHERE d.generation_id = g.id \
+                 AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
+    ),
+    (
+        "what is bought is stored whole",
+        "SELECT g.id, g.state FROM generations g WHERE g.output_where = 'd1' \
+               AND g.state IN ('generated', 'held', 'superseded') AND g.output_parts <> ( \
+                 SELECT COUNT(*) FROM outputs o WHERE o.output_id = g.output_id)",
+    ),
+    (
+        "only what is generated is published",
+        "SELECT d.id, d.status, g.state FROM deliveries d \
+             JOIN generations g ON g.id = d.generation_id \
+             WHERE d.status IN ('pending', 'published') AND g.state <> 'generated'",
+    ),
+    (
+        "what is not fit is published by a person only",
+        "SELECT g.id, g.finish_reason FROM generations g WHERE g.state = 'generated' \
+             AND g.finish_reason <> 'STOP' AND NOT EXISTS (SELECT 1 FROM audit a \
+               WHERE a.subject = g.id AND a.action = 'publish') \
+             AND (g.surface = 'api' OR EXISTS (SELECT 1 FROM deliveries d \
+               WHERE d.generation_id = g.id))",
+    ),
+    (
+        "what is owed is not purged",
+        "SELECT d.id, g.purge_at FROM deliveries d \
+             JOIN generations g ON g.id = d.generation_id \
+             WHERE d.status IN ('pending', 'outcome_unknown') AND g.purge_at IS NOT NULL",
+    ),
+    (
+        "what is held or unknown is not purged",
+        "SELECT id, state FROM generations WHERE purge_at IS NOT NULL \
+               AND state IN ('queued', 'running', 'held', 'unknown')",
+    ),
+    (
+        "what is settled is purged one day, unless it is owed",
+        "SELECT g.id, g.state FROM generations g WHERE g.purge_at IS NULL \
+               AND g.state IN ('generated', 'failed', 'superseded') AND NOT EXISTS ( \
+                 SELECT 1 FROM deliveries d WHERE d.generation_id = g.id \
+                   AND d.status IN ('waiting', 'pending', 'outcome_unknown'))",
+    ),
+    (
+        "a settled generation reserves nothing",
+        "SELECT id, state, reason, credits_reserved FROM generations \
+             WHERE credits_reserved > 0 AND (state IN ('generated', 'held', 'superseded') \
+               OR (state = 'failed' AND COALESCE(reason, '') <> 'unknown_freed'))",
+    ),
+    (
+        "a delivery belongs to its generation's account",
+        "SELECT d.id FROM deliveries d JOIN generations g ON g.id = d.generation_id \
+             WHERE d.account <> g.account",
+    ),
+    (
+        "what is reserved is the estimate, once",
+        "SELECT id, state, credits_reserved, credits_estimate FROM generations \
+             WHERE credits_reserved NOT IN (0, credits_estimate)",
+    ),
+    (
+        "what is unknown keeps its reservation",
+        "SELECT id, credits_reserved, credits_estimate FROM generations \
+             WHERE state = 'unknown' AND credits_reserved <> credits_estimate",
+    ),
+];
 
 /// What the end of a run must look like.
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +340,27 @@ pub fn at_rest(world: &World, rest: Rest) {
     );
     nothing_is_lost(world);
     destinations_agree(world);
+    ids_are_constant(world);
     nothing_is_told(world);
+}
+
+/// P4: a delivery's id, its idempotency key, is made of what it is, whatever becomes of it.
+fn ids_are_constant(world: &World) {
+    for row in world
+        .db
+        .query("SELECT id, generation_id, publisher, target FROM deliveries")
+    {
+        let texts: Vec<&str> = row
+            .iter()
+            .filter_map(|(_, value)| match value {
+                SqlValue::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        if texts[0] != delivery_id(texts[1], texts[2], texts[3]) {
+            world.violate(format!("a delivery's key has changed: {texts:?}"));
+        }
+    }
 }
 
 fn no_rows(world: &World, rule: &str, sql: &str) {
@@ -293,6 +400,9 @@ fn destinations_agree(world: &World) {
     for receipt in world.hooks.receipts.borrow().iter() {
         if !receipt.signed {
             world.violate(format!("a webhook is not signed: {receipt:?}"));
+        }
+        if receipt.too_soon {
+            world.violate(format!("Retry-After is not kept to: {receipt:?}"));
         }
         bodies
             .entry(receipt.id.clone())

@@ -80,9 +80,43 @@ pub struct Call {
     pub name: String,
     pub body: Value,
     pub headers: Vec<(String, String)>,
+    /// Another path than the API's own, with its query.
+    pub path: Option<String>,
 }
 
 impl Call {
+    /// Asks for content that other accounts ask for too: a label, which is no part of the content,
+    /// and the topic tell them apart in the ledgers.
+    pub fn shared(content: &str, account: &str) -> Self {
+        let topic = format!("{content} of {account}");
+        Self::of(content)
+            .by(account)
+            .with("topic", topic.into())
+            .with("labels", json!({"who": account}))
+    }
+
+    /// The same in the form of Gemini's own API.
+    #[must_use]
+    pub fn in_gemini_form(mut self, method: &str) -> Self {
+        let text = self.body["userPrompt"].take();
+        self.body = json!({"contents": [{"parts": [{"text": text}]}],
+            "labels": self.body["labels"].take()});
+        self.path = Some(format!("/v1beta/models/gemini-3.8-flash:{method}"));
+        self
+    }
+
+    /// What the ledger of Gemini says was asked for.
+    pub fn prompt(&self) -> String {
+        let plain = self.body["userPrompt"].as_str().map(str::to_owned);
+        let who = self.body.pointer("/labels/who").and_then(Value::as_str);
+        let text =
+            plain.unwrap_or_else(|| super::gemini::prompt_of(self.body.to_string().as_bytes()));
+        match who {
+            Some(who) if self.path.is_none() => format!("{text} of {who}"),
+            _ => text,
+        }
+    }
+
     /// Asks for a prompt, which is its topic too, so that ledgers can be matched.
     pub fn of(prompt: &str) -> Self {
         Self {
@@ -91,6 +125,7 @@ impl Call {
             body: json!({"site": "blog", "pipeline": "daily", "userPrompt": prompt,
                 "topic": prompt}),
             headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+            path: None,
         }
     }
 
@@ -118,6 +153,13 @@ impl Call {
         self
     }
 
+    /// The same, waiting for its answer.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.headers.retain(|(name, _)| name != "prefer");
+        self
+    }
+
     #[must_use]
     pub fn key(self, key: &str) -> Self {
         self.header("idempotency-key", key)
@@ -138,10 +180,12 @@ impl Call {
             "authorization".to_owned(),
             format!("Bearer {}", key_of(&self.account)),
         ));
+        let path = self.path.as_deref().unwrap_or("/api/v1/generations");
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Request {
             method: "POST".to_owned(),
-            path: "/api/v1/generations".to_owned(),
-            query: String::new(),
+            path: path.to_owned(),
+            query: query.to_owned(),
             headers,
             body: self.body.to_string().into_bytes(),
         }

@@ -32,10 +32,14 @@ pub enum Fate {
     DieBefore,
     /// It takes place, and the isolate dies before it hears of it.
     DieAfter,
+    /// It hangs for longer than any lease lasts, and then takes place.
+    Slow,
+    /// It hangs for a minute and a half, and then takes place.
+    Late,
 }
 
 impl Fate {
-    /// Every way in which a call goes wrong.
+    /// Every way in which a call goes wrong at once.
     pub const WRONG: [Self; 4] = [
         Self::FailBefore,
         Self::LostReply,
@@ -44,7 +48,10 @@ impl Fate {
     ];
 
     pub fn acts(self) -> bool {
-        matches!(self, Self::Fine | Self::LostReply | Self::DieAfter)
+        matches!(
+            self,
+            Self::Fine | Self::LostReply | Self::DieAfter | Self::Slow | Self::Late
+        )
     }
 
     pub fn is_error(self) -> bool {

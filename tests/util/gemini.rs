@@ -57,8 +57,12 @@ pub struct Entry {
     pub generation: String,
     /// The text that was bought; of this entry only.
     pub text: String,
+    /// The fencing token of the run that asked, where it is known.
+    pub token: Option<String>,
     /// Whether the last byte reached the isolate that asked.
     pub whole: bool,
+    /// Whether a store took it, the fallback store included.
+    pub kept: bool,
     /// Why buying the same again is inside P3's stretch.
     pub excuse: Option<&'static str>,
 }
@@ -127,16 +131,25 @@ pub fn tail_of(text: &str) -> &str {
     text.get(HEAD_BYTES..).unwrap_or(text)
 }
 
+/// The number of the purchase whose text this is, whole or as the last part of a stream.
+pub fn number_in(text: &str) -> Option<usize> {
+    let (before, _) = text.split_once(" of Gemini")?;
+    before.get(before.len().checked_sub(4)?..)?.parse().ok()
+}
+
 /// What of a text comes in the first chunk of a stream.
 const HEAD_BYTES: usize = 5;
 
-/// The last prompt in a request's body.
+/// The prompt in a request's body; two accounts ask for the same content, and a label that is no
+/// part of the content tells them apart.
 pub fn prompt_of(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = body
-        .pointer("/contents/0/parts/0/text")
-        .and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
+    let at = |pointer| body.pointer(pointer).and_then(Value::as_str);
+    let text = at("/contents/0/parts/0/text").unwrap_or_default();
+    match at("/labels/who") {
+        Some(who) => format!("{text} of {who}"),
+        None => text.to_owned(),
+    }
 }
 
 /// The status code of an act, and the pieces of its answer's body; an error ends them early.

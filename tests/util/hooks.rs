@@ -41,6 +41,10 @@ pub struct Receipt {
     pub body: String,
     pub took: bool,
     pub signed: bool,
+    /// The receiver asked for no request before then.
+    pub later_until: i64,
+    /// It came sooner than the receiver had asked for.
+    pub too_soon: bool,
 }
 
 /// All receivers.
@@ -50,6 +54,10 @@ pub struct Hooks {
     pub script: RefCell<VecDeque<HookAct>>,
     /// What a host does where no script says otherwise.
     pub habits: RefCell<BTreeMap<String, HookAct>>,
+    /// Messages for a user's own consumer: binding and body.
+    pub messages: RefCell<Vec<(i64, String, String)>>,
+    /// Deliveries that a person had tried again, with when.
+    pub requeued: RefCell<BTreeMap<String, i64>>,
     /// What any host does where it has no habit.
     pub whim: RefCell<Option<Box<dyn FnMut() -> HookAct>>>,
 }
@@ -71,6 +79,24 @@ impl Hooks {
             let whim = || whim.as_mut().map_or(HookAct::Take, |whim| whim());
             habits.get(host).copied().unwrap_or_else(whim)
         })
+    }
+
+    /// A queue takes a message for somebody's consumer.
+    pub fn take_message(&self, at: i64, binding: &str, body: String) {
+        let message = (at, binding.to_owned(), body);
+        self.messages.borrow_mut().push(message);
+    }
+
+    /// Enters a request, and whether it came before the receiver wanted it.
+    pub fn enter(&self, mut receipt: Receipt) {
+        let receipts = self.receipts.borrow();
+        let same = receipts.iter().rev().find(|other| other.id == receipt.id);
+        let requeued = self.requeued.borrow().get(&receipt.id).copied();
+        receipt.too_soon = same.is_some_and(|last| {
+            receipt.at < last.later_until && requeued.is_none_or(|at| at < last.at)
+        });
+        drop(receipts);
+        self.receipts.borrow_mut().push(receipt);
     }
 
     /// How often each id took effect on a receiver that does not look at ids.

@@ -14,6 +14,8 @@ pub mod fate;
 pub mod gemini;
 pub mod hooks;
 pub mod mutant;
+pub mod outbound;
+pub mod people;
 pub mod platform;
 pub mod ports;
 pub mod sqlite;

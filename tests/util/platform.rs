@@ -13,6 +13,7 @@ use oncepress::idempotency::live::{Feed, Step};
 use oncepress::idempotency::queue::{Disposition, work};
 use oncepress::ports::Task;
 use oncepress::time::{Span, Timestamp};
+use serde_json::Value;
 
 use super::exec::{Handle, PLATFORM};
 use super::fate::{Fate, Kind};
@@ -73,6 +74,18 @@ impl Actors {
             live.as_ref().map(|(home, _, _)| (name.clone(), *home))
         });
         live.collect()
+    }
+
+    /// The generation and the token of the run that an isolate holds, if it holds one.
+    pub fn job_of(&self, home: u64) -> Option<(String, String)> {
+        let all = self.0.borrow();
+        let (name, host) = all.iter().find(|(_, host)| {
+            let live = host.live.borrow();
+            live.as_ref().is_some_and(|live| live.0 == home)
+        })?;
+        let record: Value = serde_json::from_str(host.record.borrow().as_ref()?).ok()?;
+        let token = record.pointer("/job/token")?.as_str()?;
+        Some((name.clone(), token.to_owned()))
     }
 
     /// What is durable of every object.
@@ -248,6 +261,10 @@ impl World {
 pub struct QueueStore {
     /// Delivered by hand, or by the platform.
     pub by_hand: Cell<bool>,
+    /// Every third message comes twice, the second time up to 20 minutes later.
+    pub twice: Cell<bool>,
+    /// Messages that were accepted.
+    pub accepted: Cell<i64>,
     pub waiting: RefCell<Vec<(String, String)>>,
     /// Messages that the platform still carries.
     pub carried: Cell<u32>,
@@ -266,6 +283,12 @@ impl World {
             return;
         }
         self.carry("test-jobs", body, delay_ms);
+        let number = self.queue.accepted.get();
+        self.queue.accepted.set(number + 1);
+        if self.queue.twice.get() && number % 3 == 0 {
+            let late_ms = (number + 1) * 77_777 % (20 * 60_000);
+            self.carry("test-jobs", body, delay_ms + late_ms);
+        }
     }
 
     /// Carries a message until it is acknowledged, or dead.

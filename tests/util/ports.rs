@@ -1,6 +1,5 @@
 //! Every port of the service, as one isolate sees it.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use futures::StreamExt as _;
@@ -8,18 +7,16 @@ use futures::channel::mpsc::UnboundedReceiver;
 use futures_util::future::{Either, select};
 use oncepress::app::{App, Background, Runner, RunnerError};
 use oncepress::idempotency::live::{Feed, Step};
+use oncepress::idempotency::mark::Mark;
 use oncepress::idempotency::record::{Job, Settlement};
 use oncepress::ports::{
-    ByteSource, Clock, Database, DbError, HttpAnswer, HttpError, HttpRequest, IsolateCache,
-    KeyValue, KvError, Object, ObjectError, Objects, Outbound, PutNew, QueueError, Queues, Random,
-    RateLimiter, Rows, Statement, Task, Telemetry,
+    Clock, Database, DbError, IsolateCache, KeyValue, KvError, Object, ObjectError, Objects,
+    PutNew, QueueError, Queues, Random, RateLimiter, Rows, SqlValue, Statement, Task, Telemetry,
 };
 use oncepress::time::{Span, Timestamp};
 
 use super::fate::{Fate, Kind};
-use super::gemini::{Act, Entry, answer, prompt_of};
-use super::hooks::{HookAct, Receipt};
-use super::mutant::Mutant;
+use super::mutant::{Mutant, broken_batch, broken_rows, is_claim};
 use super::world::{FixedZones, Isolate, World, label};
 
 /// The service in one isolate.
@@ -52,26 +49,26 @@ pub fn app(world: &World, isolate: &Rc<Isolate>) -> App {
 }
 
 /// One isolate's hold on the world.
-struct Port {
-    world: World,
-    isolate: Rc<Isolate>,
+pub(super) struct Port {
+    pub(super) world: World,
+    pub(super) isolate: Rc<Isolate>,
 }
 
 impl Port {
-    fn home(&self) -> u64 {
+    pub(super) fn home(&self) -> u64 {
         self.isolate.home
     }
 
-    async fn gate(&self, kind: Kind, label: &str) -> Fate {
+    pub(super) async fn gate(&self, kind: Kind, label: &str) -> Fate {
         self.world.gate(self.home(), kind, label).await
     }
 
-    async fn after(&self, fate: Fate, seen: &str) {
+    pub(super) async fn after(&self, fate: Fate, seen: &str) {
         self.world.after(self.home(), fate, seen).await;
     }
 
     /// Whether this rule is broken on purpose.
-    fn breaks(&self, rule: Mutant) -> bool {
+    pub(super) fn breaks(&self, rule: Mutant) -> bool {
         let broken = self
             .world
             .mutant
@@ -79,7 +76,7 @@ impl Port {
         broken == Some(std::mem::discriminant(&rule))
     }
 
-    fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.world.exec.now_ms()
     }
 }
@@ -101,15 +98,16 @@ impl Random for Port {
 }
 
 impl Database for Port {
-    fn batch(&self, statements: Vec<Statement>) -> Task<'_, Result<Vec<Rows>, DbError>> {
+    fn batch(&self, mut statements: Vec<Statement>) -> Task<'_, Result<Vec<Rows>, DbError>> {
         Box::pin(async move {
+            broken_batch(self.world.mutant, &mut statements);
             let fate = self.gate(Kind::Db, &label(&statements)).await;
             if let Some(error) = self.world.refused(&statements) {
                 self.world.note(format!("   refused: {error}"));
                 self.after(fate, "refused").await;
                 return Err(error);
             }
-            let result = fate.acts().then(|| self.world.db.run(&statements));
+            let result = fate.acts().then(|| self.run(&statements));
             let changed = |rows: &Vec<Rows>| rows.iter().any(|rows| rows.changes > 0);
             if result
                 .as_ref()
@@ -134,6 +132,36 @@ impl Database for Port {
     }
 }
 
+impl Port {
+    /// A batch in the database, with a rule broken or none.
+    fn run(&self, batch: &[Statement]) -> Result<Vec<Rows>, DbError> {
+        let world = &self.world;
+        if let Some(Mutant::Pretend(start)) = world.mutant
+            && batch.first().is_some_and(|first| first.sql.contains(start))
+        {
+            return world.db.pretend(batch);
+        }
+        let claims = is_claim(batch);
+        if claims && world.marked.borrow_mut().remove(&world.exec.current()) {
+            return Err(DbError::Fatal("the mark says that it runs".to_owned()));
+        }
+        let mut results = world.db.run(batch)?;
+        broken_rows(world.mutant, batch, &mut results);
+        if claims && self.breaks(Mutant::SlidingWindow) {
+            let SqlValue::Text(key) = &batch[0].params[7] else {
+                return Ok(results);
+            };
+            let until = self.now_ms() + 30 * 60_000;
+            world.db.show(&format!(
+                "UPDATE generations SET expires_at = {until} WHERE claim_key = '{key}' \
+                 AND state = 'generated' AND expires_at > {} RETURNING id",
+                self.now_ms()
+            ));
+        }
+        Ok(results)
+    }
+}
+
 impl KeyValue for Port {
     fn get<'a>(&'a self, key: &'a str) -> Task<'a, Result<Option<String>, KvError>> {
         Box::pin(async move {
@@ -143,6 +171,13 @@ impl KeyValue for Port {
             self.after(fate, &format!("{down}{value:?}")).await;
             if down || fate.is_error() {
                 return Err(KvError("KV GET failed: 500".to_owned()));
+            }
+            if self.breaks(Mutant::RunningMarkCounts) && value.as_deref() == Some(Mark::RUNNING) {
+                let task = self.world.exec.current();
+                self.world.marked.borrow_mut().insert(task);
+            }
+            if self.breaks(Mutant::EvidenceIgnored) && is_evidence(key) {
+                return Ok(None);
             }
             Ok(value)
         })
@@ -166,6 +201,10 @@ impl KeyValue for Port {
             let down = self.world.kv.down.get() || self.world.kv.writes_down.get();
             let mut result = Ok(());
             if fate.acts() && !down {
+                self.note_kept(key, value.as_bytes());
+            }
+            let loses = is_evidence(key) && self.breaks(Mutant::LoseEvidence);
+            if fate.acts() && !down && !loses {
                 let ttl = ttl.map(Span::millis);
                 let (place, now) = (self.isolate.location, self.now_ms());
                 result = self.world.kv.put(place, key, Some(value), ttl, now);
@@ -201,6 +240,9 @@ impl KeyValue for Port {
             let fate = self.gate(Kind::KvOther, &format!("list {prefix}")).await;
             let names = self.world.kv.list(prefix, self.now_ms());
             self.after(fate, &format!("{names:?}")).await;
+            if self.breaks(Mutant::EvidenceIgnored) && is_evidence(prefix) {
+                return Ok(Vec::new());
+            }
             if self.world.kv.down.get() || fate.is_error() {
                 return Err(KvError("KV LIST failed: 500".to_owned()));
             }
@@ -224,6 +266,17 @@ impl IsolateCache for Port {
 }
 
 impl Port {
+    /// Notes in the ledger that the fallback store took what was bought.
+    fn note_kept(&self, key: &str, bytes: &[u8]) {
+        if !is_evidence(key) {
+            return;
+        }
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        for entry in self.world.gemini.ledger.borrow_mut().iter_mut() {
+            entry.kept |= text.contains(super::gemini::tail_of(&entry.text));
+        }
+    }
+
     async fn object<T: std::fmt::Debug>(
         &self,
         label: String,
@@ -245,8 +298,8 @@ impl Objects for Port {
         Box::pin(async move {
             let get = |world: &World| world.r2.objects.borrow().get(key).cloned();
             let found = self.object(format!("get {}", short(key)), get).await;
-            if is_evidence(key) && self.breaks(Mutant::EvidenceUnread) {
-                return Ok(found.unwrap_or(None));
+            if is_evidence(key) && self.breaks(Mutant::EvidenceIgnored) {
+                return Ok(None);
             }
             found
         })
@@ -272,6 +325,7 @@ impl Objects for Port {
     fn put<'a>(&'a self, key: &'a str, object: Object) -> Task<'a, Result<(), ObjectError>> {
         let loses = is_evidence(key) && self.breaks(Mutant::LoseEvidence);
         Box::pin(self.object(format!("put {}", short(key)), move |world| {
+            self.note_kept(key, &object.bytes);
             if loses {
                 return;
             }
@@ -286,187 +340,13 @@ impl Objects for Port {
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Task<'a, Result<Vec<String>, ObjectError>> {
-        Box::pin(self.object(format!("list {prefix}"), move |world| world.r2.list(prefix)))
-    }
-}
-
-impl Outbound for Port {
-    fn send(&self, request: HttpRequest) -> Task<'_, Result<HttpAnswer, HttpError>> {
-        Box::pin(async move {
-            let host = request.url.trim_start_matches("https://");
-            let host = host.split(['/', '?']).next().unwrap_or_default().to_owned();
-            if host == "gemini.test" {
-                self.ask_gemini(request).await
-            } else if host.ends_with(".test") {
-                self.ask_hook(&host, request).await
-            } else {
-                Err(HttpError::NotSent(format!("no route to {host}")))
+        let blind = is_evidence(prefix) && self.breaks(Mutant::EvidenceIgnored);
+        Box::pin(self.object(format!("list {prefix}"), move |world| {
+            if blind {
+                return Vec::new();
             }
-        })
-    }
-}
-
-impl Port {
-    async fn ask_gemini(&self, request: HttpRequest) -> Result<HttpAnswer, HttpError> {
-        let prompt = prompt_of(&request.body);
-        let fate = self
-            .gate(Kind::Gemini, &format!("generate {prompt:?}"))
-            .await;
-        if !fate.acts() {
-            return Err(HttpError::Lost("reset by peer".to_owned()));
-        }
-        let act = self.world.gemini.next_act();
-        let number = self.enter(&prompt, act);
-        let text = self.world.gemini.ledger.borrow()[number].text.clone();
-        self.after(fate, &format!("{act:?}{number}")).await;
-        if fate.is_error() {
-            return Err(HttpError::Lost("reset by peer".to_owned()));
-        }
-        let timeout = request.timeout.millis();
-        let wait = if act == Act::Hang {
-            timeout
-        } else {
-            self.world.gemini.latency_ms.get()
-        };
-        self.world.exec.sleep(wait.min(timeout)).await;
-        if act == Act::Hang || wait >= timeout {
-            return Err(HttpError::TimedOut);
-        }
-        match act {
-            Act::NotSent => return Err(HttpError::NotSent("no connection".to_owned())),
-            Act::LostHead => return Err(HttpError::Lost("reset by peer".to_owned())),
-            _ => {}
-        }
-        let stream = request.url.contains("streamGenerateContent");
-        let (status, pieces) = answer(act, &text, stream);
-        Ok(HttpAnswer {
-            status,
-            headers: vec![
-                ("content-type".to_owned(), "text/event-stream".to_owned()),
-                ("server-timing".to_owned(), format!("gfet4t7; dur={number}")),
-            ],
-            body: Box::new(Pieces {
-                world: self.world.clone(),
-                home: self.home(),
-                kind: Kind::GeminiBody,
-                pieces: pieces.into(),
-                entry: Some(number),
-            }),
-        })
-    }
-
-    /// Enters a request in the ledger, after the check that it may be billed at all.
-    fn enter(&self, prompt: &str, act: Act) -> usize {
-        let world = &self.world;
-        if act.bills() {
-            super::check::purchase_is_allowed(world, prompt);
-        }
-        let generation = world.db.texts(&format!(
-            "SELECT id FROM generations WHERE topic = '{prompt}' AND state = 'running' LIMIT 1"
-        ));
-        let number = world.gemini.ledger.borrow().len();
-        let entry = Entry {
-            at: self.now_ms(),
-            prompt: prompt.to_owned(),
-            act,
-            home: self.home(),
-            generation: generation.into_iter().next().unwrap_or_default(),
-            text: world.gemini.text(number),
-            whole: false,
-            excuse: None,
-        };
-        world.note(format!("   Gemini #{number}: {act:?} for {prompt:?}"));
-        world.gemini.ledger.borrow_mut().push(entry);
-        number
-    }
-
-    async fn ask_hook(&self, host: &str, request: HttpRequest) -> Result<HttpAnswer, HttpError> {
-        let header = |name: &str| {
-            let found = request.headers.iter().find(|(other, _)| other == name);
-            found.map(|(_, value)| value.clone()).unwrap_or_default()
-        };
-        let mut id = header("webhook-id");
-        if self.breaks(Mutant::FreshWebhookId) {
-            id = format!("{id}-{}", self.world.hooks.receipts.borrow().len());
-        }
-        let fate = self
-            .gate(Kind::Hook, &format!("{host} {}", short(&id)))
-            .await;
-        if !fate.acts() {
-            return Err(HttpError::Lost("reset by peer".to_owned()));
-        }
-        let act = self.world.hooks.next_act(host);
-        self.world.note(format!("   {host}: {act:?}"));
-        if act != HookAct::NotSent {
-            self.world.hooks.receipts.borrow_mut().push(Receipt {
-                at: self.now_ms(),
-                host: host.to_owned(),
-                id,
-                body: String::from_utf8_lossy(&request.body).into_owned(),
-                took: act.takes(),
-                signed: header("webhook-signature").starts_with("v1,"),
-            });
-        }
-        self.after(fate, &format!("{act:?}")).await;
-        if fate.is_error() {
-            return Err(HttpError::Lost("reset by peer".to_owned()));
-        }
-        let (status, retry_after) = match act {
-            HookAct::Take => (200, None),
-            HookAct::TakeThenReset => return Err(HttpError::Lost("reset by peer".to_owned())),
-            HookAct::TakeThenGateway => (502, None),
-            HookAct::TakeThenHang => {
-                self.world.exec.sleep(request.timeout.millis()).await;
-                return Err(HttpError::TimedOut);
-            }
-            HookAct::Refuse(status) => (status, None),
-            HookAct::Later(seconds) => (503, Some(seconds)),
-            HookAct::NotSent => return Err(HttpError::NotSent("no connection".to_owned())),
-        };
-        let retry_after = retry_after.map(|s| ("retry-after".to_owned(), s.to_string()));
-        Ok(HttpAnswer {
-            status,
-            headers: retry_after.into_iter().collect(),
-            body: Box::new(Pieces {
-                world: self.world.clone(),
-                home: self.home(),
-                kind: Kind::HookBody,
-                pieces: VecDeque::from([Some(b"{}".to_vec())]),
-                entry: None,
-            }),
-        })
-    }
-}
-
-/// A body whose every piece is a port call.
-struct Pieces {
-    world: World,
-    home: u64,
-    kind: Kind,
-    pieces: VecDeque<Option<Vec<u8>>>,
-    entry: Option<usize>,
-}
-
-impl ByteSource for Pieces {
-    fn next(&mut self) -> Task<'_, Result<Option<Vec<u8>>, HttpError>> {
-        Box::pin(async move {
-            let fate = self.world.gate(self.home, self.kind, "read").await;
-            let piece = self.pieces.pop_front();
-            let seen = format!("{:?}", piece.as_ref().map(|p| p.as_ref().map(Vec::len)));
-            self.world.after(self.home, fate, &seen).await;
-            if fate.is_error() || piece == Some(None) {
-                self.pieces.clear();
-                return Err(HttpError::Lost("reset by peer".to_owned()));
-            }
-            let piece = piece.flatten();
-            // Whole as soon as no further output can follow.
-            if !matches!(self.pieces.front(), Some(Some(_)))
-                && let Some(entry) = self.entry
-            {
-                self.world.gemini.ledger.borrow_mut()[entry].whole = true;
-            }
-            Ok(piece)
-        })
+            world.r2.list(prefix)
+        }))
     }
 }
 
@@ -479,8 +359,10 @@ impl Queues for Port {
     ) -> Task<'a, Result<(), QueueError>> {
         Box::pin(async move {
             let fate = self.gate(Kind::Queue, &format!("send {binding}")).await;
-            if fate.acts() {
+            if fate.acts() && binding == "JOBS" {
                 self.world.enqueue(binding, &body, delay.millis());
+            } else if fate.acts() {
+                self.world.hooks.take_message(self.now_ms(), binding, body);
             }
             self.after(fate, "").await;
             if fate.is_error() {
@@ -510,10 +392,11 @@ impl Background for Port {
     /// `waitUntil`: cancelled 30 s later.
     fn spawn(&self, task: Task<'static, ()>) {
         let limit = self.world.exec.sleep(30_000);
-        let world = self.world.clone();
+        let (world, home) = (self.world.clone(), self.home());
         self.world.exec.spawn(self.home(), "bg", async move {
             if let Either::Right(_) = select(task, Box::pin(limit)).await {
                 world.note("waitUntil is over: a task is cancelled".to_owned());
+                world.excuse_purchases_of(home, world.exec.now_ms() - 30_000);
             }
         });
     }
@@ -627,7 +510,7 @@ fn is_evidence(key: &str) -> bool {
 }
 
 /// A key without the long hex part that makes traces hard to read.
-fn short(key: &str) -> String {
+pub(super) fn short(key: &str) -> String {
     let cut = |part: &str| {
         let long = part.len() > 16 && part.bytes().filter(u8::is_ascii_hexdigit).count() > 14;
         if long {

@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// A database of its own, empty but for the schema.
-pub struct Sqlite(Option<Connection>, RefCell<Option<Rewrite>>);
+pub struct Sqlite(Option<Connection>, RefCell<&'static [Rewrite]>);
 
 /// A rule that is broken on purpose: text in place of a statement's text.
 #[derive(Clone, Copy, Debug)]
@@ -87,14 +87,30 @@ impl Sqlite {
     }
 
     /// Breaks a rule from now on.
-    pub fn rewrite(&self, rewrite: Rewrite) {
-        self.1.replace(Some(rewrite));
+    pub fn rewrite(&self, rewrites: &'static [Rewrite]) {
+        self.1.replace(rewrites);
+    }
+
+    /// Changes the schema of this world.
+    pub fn alter(&self, sql: &str) {
+        self.connection().execute_batch(sql).unwrap();
+    }
+
+    /// Runs a batch and takes it back: what it says never came to be.
+    pub fn pretend(&self, statements: &[Statement]) -> Result<Vec<Rows>, DbError> {
+        self.connection().execute_batch("SAVEPOINT dream").unwrap();
+        let results = self.run(statements);
+        let end = "ROLLBACK TO dream; RELEASE dream";
+        self.connection().execute_batch(end).unwrap();
+        results
     }
 
     fn rewritten<'a>(&self, sql: &'a str) -> std::borrow::Cow<'a, str> {
-        match *self.1.borrow() {
-            Some(Rewrite { from, to }) if sql.contains(from) => sql.replace(from, to).into(),
-            _ => sql.into(),
+        let rewrites = *self.1.borrow();
+        let broken = rewrites.iter().find(|rewrite| sql.contains(rewrite.from));
+        match broken {
+            Some(Rewrite { from, to }) => sql.replace(from, to).into(),
+            None => sql.into(),
         }
     }
 

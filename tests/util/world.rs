@@ -1,12 +1,12 @@
 //! The world that the service lives in: its stores, Gemini, destinations, isolates and time.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use oncepress::app::{App, Settings, sha256_hex};
 use oncepress::config::{Config, Sources};
-use oncepress::ports::{DbError, Statement, Zones};
+use oncepress::ports::{DbError, HttpRequest, Statement, Zones};
 use oncepress::store::accounts::{Access, Account, add_key, create};
 use oncepress::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -22,12 +22,17 @@ use super::stores::{Kv, Memory, R2};
 
 /// Monday, 30 November 2026, 09:00 UTC.
 pub const START_MS: i64 = 1_796_029_200_000;
+/// How long a call hangs that is slow: past the lease of a claim, and of a delivery.
+pub const SLOW_MS: i64 = 17 * 60_000;
 pub const ADMIN: &str = "admin-secret-0123456789";
 
 /// Looks at the world after each change of the database.
 pub type Watch = Rc<dyn Fn(&World)>;
 /// Says whether the database refuses a batch, and how.
 pub type Refusal = Box<dyn Fn(&[Statement]) -> Option<DbError>>;
+
+/// A site's model: a request at a time to status, headers and body.
+pub type Site = Box<dyn FnMut(&HttpRequest, Timestamp) -> (u16, Vec<(String, String)>, Vec<u8>)>;
 
 #[derive(Clone)]
 pub struct World(pub Rc<Shared>);
@@ -64,6 +69,16 @@ pub struct Shared {
     pub watch: RefCell<Option<Watch>>,
     /// A hash of what each task has seen: with the stores, the whole state.
     pub seen: RefCell<BTreeMap<Rc<str>, u64>>,
+    /// Sites that answer by a model of their own, by host.
+    pub sites: RefCell<BTreeMap<String, Site>>,
+    /// What Slack was told, one line a message that it took.
+    pub told: RefCell<Vec<String>>,
+    /// Tasks that met a mark which says that the work is under way.
+    pub marked: RefCell<BTreeSet<Rc<str>>>,
+    /// Who held which delivery, until when, and who recorded its newest attempt.
+    pub leases: RefCell<BTreeMap<String, (String, i64, String)>>,
+    /// Outputs whose commit was checked.
+    pub checked: RefCell<BTreeSet<String>>,
     /// Prompts that an operator allowed to be bought again.
     pub allowed: RefCell<Vec<String>>,
     randoms: RefCell<BTreeMap<Rc<str>, u64>>,
@@ -165,12 +180,19 @@ impl World {
             violations: RefCell::default(),
             watch: RefCell::default(),
             seen: RefCell::default(),
+            sites: RefCell::default(),
+            told: RefCell::default(),
+            marked: RefCell::default(),
+            leases: RefCell::default(),
+            checked: RefCell::default(),
             allowed: RefCell::default(),
             randoms: RefCell::default(),
             next_home: Cell::new(1),
         }));
-        if let Some(Mutant::Sql(rewrite)) = setup.mutant {
-            world.db.rewrite(rewrite);
+        match setup.mutant {
+            Some(Mutant::Sql(rewrites)) => world.db.rewrite(rewrites),
+            Some(Mutant::Schema(sql)) => world.db.alter(sql),
+            _ => {}
         }
         for (account, daily_credits) in &setup.accounts {
             world.add_account(account, *daily_credits);
@@ -238,7 +260,7 @@ impl World {
     /// Ends an isolate: every task in it is dropped, its memory is gone.
     pub fn kill(&self, home: u64) {
         self.note(format!("isolate {home} dies"));
-        self.excuse_purchases_of(home);
+        self.excuse_purchases_of(home, self.exec.now_ms());
         self.exec.kill_home(home);
         let isolate = self.isolates.borrow_mut().remove(&home);
         if let Some(isolate) = isolate {
@@ -247,12 +269,14 @@ impl World {
         self.actors.forget(home);
     }
 
-    /// What a dying isolate had bought and no store had is inside P3's stretch.
-    fn excuse_purchases_of(&self, home: u64) {
+    /// What a dying isolate, or a task of it that is cancelled, had bought by then and no store had
+    /// is inside P3's stretch.
+    pub fn excuse_purchases_of(&self, home: u64, by: i64) {
         let count = self.gemini.ledger.borrow().len();
         for index in 0..count {
             let entry = self.gemini.ledger.borrow()[index].clone();
-            let open = entry.home == home && entry.act.bills() && entry.excuse.is_none();
+            let open =
+                entry.home == home && entry.at <= by && entry.act.bills() && entry.excuse.is_none();
             if open && !self.is_kept(&entry.text) {
                 self.gemini.ledger.borrow_mut()[index].excuse = Some("its runner died");
             }
@@ -331,9 +355,20 @@ impl World {
             "#{index} [{} @{home}] {kind:?} {label}{told}",
             call.task
         ));
-        if fate == Fate::DieBefore {
-            self.kill(home);
-            std::future::pending::<()>().await;
+        match fate {
+            Fate::DieBefore => {
+                self.kill(home);
+                std::future::pending::<()>().await;
+            }
+            Fate::Slow => {
+                self.exec.sleep(SLOW_MS).await;
+                return Fate::Fine;
+            }
+            Fate::Late => {
+                self.exec.sleep(90_000).await;
+                return Fate::Fine;
+            }
+            _ => {}
         }
         fate
     }
