@@ -15,16 +15,28 @@ once=no
 port=${PORT:-8787}
 say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
 
+if (exec 3<> "/dev/tcp/localhost/$port") 2> /dev/null; then
+  printf 'Port %s is in use. End the demo that runs there; if it is something else: PORT=9000 bash scripts/demo.sh\n' "$port" >&2
+  exit 1
+fi
+
 bash scripts/setup.sh
 say "Building the Worker (a minute the first time)"
 bash scripts/build.sh
 
-if [ ! -f .dev.vars ]; then
-  printf 'GEMINI_API_KEY=fake\nADMIN_TOKEN=%s\n' "$(node -p 'crypto.randomBytes(24).toString("hex")')" > .dev.vars
-  chmod 600 .dev.vars
-  say "Made .dev.vars with a random ADMIN_TOKEN"
-fi
 secret() { sed -n "s/^$1=//p" .dev.vars | tail -1 | tr -d "\"'"; }
+# `.dev.vars` may be missing, or a copy of `.dev.vars.example` that nobody has filled in.
+fill() {
+  [ -z "$(secret "$1")" ] || return 0
+  sed "/^$1=/d" .dev.vars > .dev.vars.new
+  printf '%s=%s\n' "$1" "$2" >> .dev.vars.new
+  cat .dev.vars.new > .dev.vars
+  rm .dev.vars.new
+  say "$3"
+}
+[ -f .dev.vars ] || (umask 077 && : > .dev.vars)
+fill GEMINI_API_KEY fake "No GEMINI_API_KEY in .dev.vars: \`fake\`, for a fake Gemini"
+fill ADMIN_TOKEN "$(node -p 'crypto.randomBytes(24).toString("hex")')" "No ADMIN_TOKEN in .dev.vars: made a random one"
 ADMIN_TOKEN=$(secret ADMIN_TOKEN)
 gemini_key=$(secret GEMINI_API_KEY)
 
@@ -39,7 +51,7 @@ trap 'exit 0' INT TERM
 
 state=.state/demo
 vars=()
-if [ -z "$gemini_key" ] || [ "$gemini_key" = fake ]; then
+if [ "$gemini_key" = fake ]; then
   say "Starting a fake Gemini (put a real GEMINI_API_KEY into .dev.vars to use the real one)"
   rm -rf "$state"
   cargo build --quiet --locked --example fakes
