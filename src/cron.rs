@@ -43,7 +43,9 @@ pub async fn tick(app: &App, memory: &Memory, scheduled_at: Timestamp) {
     }
     let token = app.id("tick_");
     let mut batch = maintenance::tick(scheduled_at, &token, started);
-    batch.push(maintenance::mend_waits(started, MENDED_MAX));
+    // By the later of two clocks: one that is behind makes no wait a future one.
+    let latest = started.max(scheduled_at);
+    batch.push(maintenance::mend_waits(latest, MENDED_MAX));
     // The statements now, and at the end its summary and the isolate's counts.
     budget.force(3_u32.saturating_add(COST_OF_END));
     match app.run(batch).await {

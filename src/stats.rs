@@ -127,7 +127,7 @@ impl App {
             generation.model.clone(),
         );
         let mut stats = self.stats.borrow_mut();
-        if stats.published.len() >= SCOPES_MAX && !stats.published.contains_key(&key) {
+        if stats.published.len() >= PUBLISHED_SCOPES_MAX && !stats.published.contains_key(&key) {
             return;
         }
         let entry = stats.published.get_or_insert_with(key, || Scoped {
@@ -257,6 +257,8 @@ const FLUSH_AFTER: Span = Span::from_seconds(1);
 const FLUSH_STUCK_AFTER: Span = Span::from_seconds(30);
 /// Scopes that one flush holds: an isolate serves fewer in a second.
 const SCOPES_MAX: usize = 500;
+/// The same of what is published: a tick drains for most of a minute before it flushes.
+const PUBLISHED_SCOPES_MAX: usize = 5_000;
 /// Batches that are kept while the database is away; they hold the counts of some minutes.
 const KEPT_MAX: usize = 5;
 /// A quarter of an hour.

@@ -111,6 +111,7 @@ fn classify(message: &str) -> DbError {
         "SQLITE_ERROR",
         "SQLITE_AUTH",
         "D1_TYPE_ERROR",
+        "there is no method",
         "no such",
         "syntax error",
     ]) {

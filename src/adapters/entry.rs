@@ -6,15 +6,15 @@ use std::rc::Rc;
 use futures_util::StreamExt;
 use web_sys::ResponseInit;
 use worker::js_sys::futures::JsFuture;
-use worker::js_sys::{Array, JSON, Uint8Array};
+use worker::js_sys::{Array, Uint8Array};
 use worker::wasm_bindgen::JsValue;
 use worker::{
-    Context, Env, Headers, MessageBatch, MessageExt, QueueRetryOptionsBuilder, RawMessage,
-    ResponseBuilder, ScheduleContext, ScheduledEvent, event,
+    Context, Env, MessageBatch, MessageExt, QueueRetryOptionsBuilder, RawMessage, ResponseBuilder,
+    ScheduleContext, ScheduledEvent, event,
 };
 
 use super::fetch::Forwarder;
-use super::js::{fields, read as read_js};
+use super::js::{fields, read as read_js, written};
 use super::settings::{app, guard};
 use crate::app::App;
 use crate::cron::tick;
@@ -92,7 +92,7 @@ async fn queue(
 }
 
 async fn handle_message(message: &RawMessage, app: &App, queue: &str) {
-    let body = JSON::stringify(&message.body()).map_or_else(|_| String::new(), String::from);
+    let body = written(&message.body());
     match work(app, &guard(), queue, &body).await {
         Disposition::Ack => message.ack(),
         Disposition::Retry(wait) => {
@@ -165,13 +165,17 @@ pub(super) fn target(url: &str) -> (&str, &str) {
 }
 
 fn respond(answer: message::Response) -> worker::Result<web_sys::Response> {
-    let pairs = answer.headers.iter();
-    let headers = fields(pairs.map(|(name, value)| (name.as_str(), value.as_str())));
-    match answer.body {
+    let headers = fields(&answer.headers);
+    let init = ResponseInit::new();
+    init.set_status(answer.status);
+    init.set_headers(&headers);
+    // These have no body: the platform throws where one is given, were it empty.
+    let body = match answer.body {
+        Body::Stream(_) if matches!(answer.status, 204 | 205 | 304) => Body::Bytes(Vec::new()),
+        body => body,
+    };
+    match body {
         Body::Bytes(bytes) => {
-            let init = ResponseInit::new();
-            init.set_status(answer.status);
-            init.set_headers(&headers);
             // Copied: the view would be of memory that moves as it grows.
             let body = (!bytes.is_empty()).then(|| Uint8Array::from(bytes.as_slice()));
             let made =
@@ -187,12 +191,13 @@ fn respond(answer: message::Response) -> worker::Result<web_sys::Response> {
                     Err(error) => Some((Err(worker::Error::RustError(error.to_string())), None)),
                 }
             });
-            let headers = web_sys::Headers::new_with_str_sequence_sequence(&headers)?;
-            let answer = ResponseBuilder::new()
-                .with_status(answer.status)
-                .with_headers(Headers(headers))
-                .from_stream(Box::pin(stream))?;
-            Ok(answer.into())
+            // The worker crate panics where the platform does not take status or headers.
+            let carrier = ResponseBuilder::new().from_stream(Box::pin(stream))?;
+            let body = web_sys::Response::from(carrier).body();
+            Ok(web_sys::Response::new_with_opt_readable_stream_and_init(
+                body.as_ref(),
+                &init,
+            )?)
         }
     }
 }

@@ -76,8 +76,7 @@ impl Drop for Deadline {
 }
 
 fn build(request: &HttpRequest, body: Option<JsValue>) -> Result<JsValue, JsValue> {
-    let pairs = request.headers.iter();
-    let headers = fields(pairs.map(|(name, value)| (name.as_ref(), value.as_ref())));
+    let headers = fields(&request.headers);
     let own = || Uint8Array::from(request.body.as_slice()).into();
     let body = body.or_else(|| (!request.body.is_empty()).then(own));
     let options = object(&[

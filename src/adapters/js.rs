@@ -51,9 +51,11 @@ pub(super) fn parsed(value: &Value) -> JsValue {
 }
 
 /// Header fields as a list of pairs, which is a form that `Headers` takes.
-pub(super) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> JsValue {
-    let pairs = fields.map(|(name, value)| Value::Array(vec![name.into(), value.into()]));
-    parsed(&Value::Array(pairs.collect()))
+pub(super) fn fields(fields: &[(String, String)]) -> JsValue {
+    let pair = |(name, value): &(String, String)| {
+        Value::Array(vec![name.as_str().into(), value.as_str().into()])
+    };
+    parsed(&Value::Array(fields.iter().map(pair).collect()))
 }
 
 /// A value from JavaScript by way of JSON; `null` where it has none.

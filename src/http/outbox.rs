@@ -150,6 +150,7 @@ pub async fn act(
         let handle = app.clone();
         app.background.spawn(Box::pin(async move {
             crate::outbox::drain::drain_generation(&handle, &generation_id).await;
+            handle.flush_now().await;
         }));
     }
     let document = delivery(row).map_err(failed)?;

@@ -62,6 +62,7 @@ pub async fn resolve(
             let (handle, id) = (app.clone(), generation.id.clone());
             app.background.spawn(Box::pin(async move {
                 crate::outbox::drain::drain_generation(&handle, &id).await;
+                handle.flush_now().await;
             }));
             Ok(resolved)
         }

@@ -1,6 +1,6 @@
 //! One round of a drain: leases what was found, tries it, and gives back what is left over.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use serde_json::json;
 
@@ -17,10 +17,19 @@ use crate::together;
 
 impl<'a> Pass<'a> {
     /// Leases what was found and tries it, publishers side by side, each one's rows in turn. Says
-    /// whether some were given back: then time or budget are over.
+    /// whether time or budget are over. Rows of a publisher that is left alone from now on are given
+    /// back too, and end nothing: the next round picks none of its lanes.
     pub(super) async fn round(&self, found: Vec<Candidate>) -> Result<bool, DbError> {
         let lease = Lease::new(self.app.id("lease_"), self.app.now());
-        let leased = self.lease(found, &lease).await?;
+        let ids: Vec<String> = found.iter().map(|c| c.delivery.id.clone()).collect();
+        let leased = match self.lease(found, &lease).await {
+            Ok(leased) => leased,
+            Err(error) => {
+                // Nothing was begun: what is leased all the same was not interrupted.
+                self.give_back(&ids, &lease).await;
+                return Err(error);
+            }
+        };
         // For giving back what is left over.
         let kept = self.budget.set_aside(1);
         let mut groups: SortedMap<String, Vec<Candidate>> = SortedMap::new();
@@ -30,13 +39,14 @@ impl<'a> Pass<'a> {
                 group.push(candidate);
             }
         }
+        let short = Cell::new(false);
         let unspent = RefCell::new(Vec::new());
         let groups = RefCell::new(groups.into_iter());
         let worker = || async {
             loop {
                 let next = groups.borrow_mut().next();
                 let Some((_, group)) = next else { break };
-                self.work_through(group, &lease, &unspent).await;
+                self.work_through(group, &lease, &unspent, &short).await;
             }
         };
         let workers = (0..CONNECTIONS).map(|_| -> Task<'_, ()> { Box::pin(worker()) });
@@ -47,7 +57,7 @@ impl<'a> Pass<'a> {
             return Ok(false);
         }
         self.give_back(&unspent, &lease).await;
-        Ok(true)
+        Ok(short.get())
     }
 
     /// Whose turn it is: one writer a publisher, and one a branch.
@@ -126,6 +136,7 @@ impl<'a> Pass<'a> {
         group: Vec<Candidate>,
         lease: &Lease,
         unspent: &RefCell<Vec<String>>,
+        short: &Cell<bool>,
     ) {
         for candidate in group {
             let now = self.app.now();
@@ -137,12 +148,12 @@ impl<'a> Pass<'a> {
             } else {
                 self.share(&candidate)
             };
-            match share {
-                Some(share) => {
-                    self.begun.set(self.begun.get().saturating_add(1));
-                    self.attempt(&candidate, lease, share).await;
-                }
-                None => unspent.borrow_mut().push(candidate.delivery.id.clone()),
+            if let Some(share) = share {
+                self.begun.set(self.begun.get().saturating_add(1));
+                self.attempt(&candidate, lease, share).await;
+            } else {
+                short.set(short.get() || late || !left_alone);
+                unspent.borrow_mut().push(candidate.delivery.id.clone());
             }
         }
     }

@@ -66,7 +66,10 @@ fn lease_params(ids: &[&str], lease: &Lease, now: Timestamp) -> Vec<SqlValue> {
         text(&lease.token),
         integer(lease.until.millis()),
         integer(now.millis()),
-        integer(latest_end(now).millis()),
+        // A drain may be minutes old, or its clock have jumped since: what others hold is judged by
+        // the clock as it is, and nothing that was live when the row was read counts as over.
+        integer(latest_end(lease.from.max(now)).millis()),
+        integer(now.min(lease.from).millis()),
     ]);
     params
 }
@@ -169,7 +172,7 @@ macro_rules! lease_sql {
              WHERE id IN ",
             id_slots!(),
             " AND status = 'pending' AND next_attempt_at <= ?53 \
-              AND (lease_until <= ?53 OR lease_until > ?54 OR lease_token = ?51)",
+              AND (lease_until <= ?55 OR lease_until > ?54 OR lease_token = ?51)",
             $free
         )
     };
@@ -179,10 +182,10 @@ const LEASE: &str = lease_sql!("NULL", "");
 
 // A lane is looked up for each row by itself: its leased rows are few, and in an index of their own.
 const LEASE_SERIAL: &str = lease_sql!(
-    "?55 ->> id",
+    "?56 ->> id",
     " AND NOT EXISTS (SELECT 1 FROM deliveries o INDEXED BY deliveries_in_serial_lane \
-       WHERE o.serial_lane = ?55 ->> deliveries.id AND o.lease_token IS NOT NULL \
-         AND o.lease_token <> ?51 AND o.lease_until > ?53 AND o.lease_until <= ?54)"
+       WHERE o.serial_lane = ?56 ->> deliveries.id AND o.lease_token IS NOT NULL \
+         AND o.lease_token <> ?51 AND o.lease_until > ?55 AND o.lease_until <= ?54)"
 );
 
 const HELD: &str = concat!(

@@ -1,5 +1,6 @@
 //! No backlog starves another, no destination blocks another.
 
+use futures::executor::block_on;
 use oncepress::store::deliveries::{self, Lane};
 use oncepress::store::row::rows;
 use oncepress::time::Span;
@@ -30,6 +31,17 @@ fn a_dead_destination_with_10_000_rows_delays_a_living_one_by_nothing() {
     );
     assert_eq!(world.status("published"), 100);
     assert_eq!(world.status("pending"), 10_000);
+}
+
+#[test]
+fn a_destination_that_breaks_in_a_round_does_not_end_the_drain() {
+    let world = World::new();
+    world.seed("d", "acme", "dead", "pending", 100);
+    world.seed("l", "acme", "living", "pending", 300);
+    world.answers("dead", Answer::Status(503));
+    let drained = block_on(world.drain_with(2_000)).unwrap();
+    assert_eq!(drained.published, 300, "{drained:?}");
+    assert_eq!(world.calls("dead"), 3);
 }
 
 #[test]

@@ -42,6 +42,20 @@ fn a_drain_of_one_generation_and_the_ticks_drain_share_no_row() {
 }
 
 #[test]
+fn a_drain_that_began_long_ago_takes_nothing_that_another_holds() {
+    let world = World::new();
+    world.seed("a", "acme", "living", "pending", 1);
+    // It began, and then its database stalled for longer than a lease.
+    let began = world.now();
+    world.pass(Span::from_seconds(121));
+    die_holding(&world, &["dlv_a1"]);
+    world.pass(Span::from_seconds(9));
+    let late = Lease::new("lease_of_the_late".to_owned(), world.now());
+    let taken = leases::lease(&["dlv_a1"], &late, began);
+    assert_eq!(world.db.run(&[taken]).unwrap()[0].changes, 0);
+}
+
+#[test]
 fn a_drain_that_outlived_its_lease_finishes_nothing_over_its_successor() {
     let world = World::new();
     world.seed("a", "acme", "living", "pending", 1);

@@ -162,3 +162,18 @@ fn a_row_that_was_given_back_or_is_final_holds_no_branch() {
     world.seed("b", "acme", "one", "pending", 1);
     assert_eq!(world.drain().published, 1);
 }
+
+#[test]
+fn a_drain_that_began_long_ago_sees_that_a_branch_is_being_written_to() {
+    let world = world();
+    world.seed("a", "acme", "one", "pending", 2);
+    let began = world.now();
+    world.pass(Span::from_seconds(121));
+    die_writing(&world, "dlv_a1", "one");
+    world.pass(Span::from_seconds(9));
+    let settings = world.app.config().publishers.get("one").unwrap();
+    let lane = settings.serial_lane("x").unwrap();
+    let late = Lease::new("lease_of_the_late".to_owned(), world.now());
+    let taken = leases::lease_serial(&[("dlv_a2", &lane)], &late, began);
+    assert_eq!(world.db.run(&[taken]).unwrap()[0].changes, 0);
+}

@@ -164,8 +164,8 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
                 to: " AND ?3 IS NOT NULL AND ",
             },
             Rewrite {
-                from: "AND (lease_until <= ?53 OR lease_until > ?54 OR lease_token = ?51)",
-                to: "AND ?54 IS NOT NULL",
+                from: "AND (lease_until <= ?55 OR lease_until > ?54 OR lease_token = ?51)",
+                to: "AND ?54 IS NOT NULL AND ?55 IS NOT NULL",
             },
         ]),
     ),

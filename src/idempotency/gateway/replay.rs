@@ -43,6 +43,7 @@ pub(super) async fn replay(
         mark_result(&handle, &again).await;
         if owed {
             crate::outbox::drain::drain_generation(&handle, &again.generation_id).await;
+            handle.flush_now().await;
         }
     }));
     Ok(Reply::Replayed(Box::new(result)))

@@ -1,6 +1,7 @@
 // What passes through: with the gateway's key, filtered both ways, and never silently unguarded.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
@@ -38,6 +39,8 @@ class Recorder {
     if (request.headers["x-goog-upload-command"]?.includes("finalize")) {
       headers["x-goog-upload-status"] = "final";
     }
+    const bodyless = Number(request.url.match(/bodyless-(\d+)/)?.[1]);
+    if (bodyless) return response.writeHead(bodyless, { etag: '"1"' }).end();
     const status = request.url.includes("missing") ? 404 : 200;
     response.writeHead(status, headers);
     const file = { name: "files/1", uri: "u", mimeType: "text/plain", state: "ACTIVE" };
@@ -169,6 +172,16 @@ test("Gemini's own refusals pass with their status and their source", async () =
   const answer = await call(owner, "/v1beta/files/missing");
   assert.equal(answer.status, 404);
   assert.equal(answer.headers.get("x-oncepress-error-source"), "gemini");
+});
+
+test("a status without a body passes, and takes nobody else along", async () => {
+  for (const status of [204, 205, 304]) {
+    const answer = await call(owner, `/v1beta/files/bodyless-${status}`);
+    assert.equal(answer.status, status);
+    assert.equal(await answer.text(), "");
+  }
+  const log = await readFile(stage.worker.log, "utf8");
+  assert.doesNotMatch(log, /panicked|unreachable|null body status/);
 });
 
 test("no path leads anywhere else", async () => {
