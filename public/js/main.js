@@ -231,7 +231,10 @@ addEventListener("oncepress:refused", () => {
   signOut();
   open({ notice: t("signin.ended") });
 });
-addEventListener("hashchange", () => open());
+// The sign-in stays as it is, with its notice and what was typed; it opens what the address names.
+addEventListener("hashchange", () => {
+  if (session()) open();
+});
 addEventListener("online", () => {
   showOffline(false);
   if (session()) open({ focus: false });

@@ -260,6 +260,23 @@ it("ends the session when the key is revoked", async () => {
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
 });
 
+it("keeps the reason and what was typed when the address changes before the sign-in", async () => {
+  await open();
+  mock.state.revoked = true;
+  await page.getByRole("button", { name: "Refresh" }).click();
+  const reason = page.getByText("no longer accepted");
+  await reason.waitFor();
+  await page.getByLabel("API key or admin token").fill(API_KEY);
+  await page.goto(`${mock.url}/#/outbox`);
+  // Whatever the change of address starts has run by the second frame.
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
+  assert.ok(await reason.isVisible());
+  assert.equal(await page.getByLabel("API key or admin token").inputValue(), API_KEY);
+  mock.state.revoked = false;
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Outbox" }).waitFor();
+});
+
 it("lets an admin look at one account or all, and shows faults of the configuration", async () => {
   mock = await startMock();
   mock.state.health.faults = [{ name: "PRICES", problem: "is not JSON" }];

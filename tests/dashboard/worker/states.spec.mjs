@@ -180,8 +180,12 @@ test("a key that is revoked ends the session within a minute, and leaves nothing
   await settled(page);
   await page.reload();
   await page.locator("nav.main").waitFor();
+  // What is refused later is the next page, not what this one still reads.
+  await settled(page);
   assert.equal(await page.evaluate(() => localStorage.length), 0);
-  assert.equal((await admin(worker, "DELETE", `/admin/keys/${made.json.id}`)).status, 204);
+  // Revoked by another isolate: this one believes in the key until its memory of it ends.
+  await worker.sql("UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1", made.json.id, worker.now);
+  assert.equal((await lost.call("GET", "/api/v1/account")).status, 200);
   await worker.clock(61_000);
   await page.goto(`${worker.url}/#/outbox`);
   await page.getByText("no longer accepted").waitFor();
