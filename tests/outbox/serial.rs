@@ -173,7 +173,7 @@ fn a_drain_that_began_long_ago_sees_that_a_branch_is_being_written_to() {
     world.pass(Span::from_seconds(9));
     let settings = world.app.config().publishers.get("one").unwrap();
     let lane = settings.serial_lane("x").unwrap();
-    let late = Lease::new("lease_of_the_late".to_owned(), world.now());
-    let taken = leases::lease_serial(&[("dlv_a2", &lane)], &late, began);
+    let lease = Lease::new("lease_of_the_late".to_owned(), world.now());
+    let taken = leases::lease_serial(&[("dlv_a2", &lane)], &lease, began);
     assert_eq!(world.db.run(&[taken]).unwrap()[0].changes, 0);
 }
