@@ -51,9 +51,14 @@ async function load(side, one) {
   return { ...figures, cpu: (side.cpuMs() - before) / figures.count };
 }
 
+/** A replay. At the edge of its bucket, every five minutes, the recipe buys again. */
+async function repeat(side, prompt) {
+  const statuses = side.name === "plain" ? [200, 201] : [200];
+  expect(await side.ask(prompt), ...statuses);
+}
+
 async function requests(sides) {
-  const replayOf = (prompt) =>
-    rounds(sides, (side) => load(side, async () => expect(await side.ask(prompt), 200)));
+  const replayOf = (prompt) => rounds(sides, (side) => load(side, () => repeat(side, prompt)));
   for (const side of sides) {
     for (const prompt of ["short", LONG]) expect(await side.ask(prompt), 201);
     for (let i = 0; i < 300; i += 1) expect(await side.ask("short"), 200);
@@ -89,7 +94,7 @@ async function limited(fakes) {
     for (let i = 0; i < 300; i += 1) expect(await side.ask("short"), 200);
   }
   const replay = await rounds(sides, (side) =>
-    load(side, async () => expect(await side.ask("short"), 200)),
+    load(side, () => repeat(side, "short")),
   );
   row("replay, both behind a rate limiter, requests/s", replay, ({ rate }) => rate, "more");
   row("replay, both behind a rate limiter, CPU ms a request", replay, ({ cpu }) => cpu, "less");
