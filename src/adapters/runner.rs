@@ -58,7 +58,7 @@ impl Remote {
     ) -> Result<Option<Settlement>, RunnerError> {
         let mut response = self.send(id, path, body).await?;
         let text = response.text().await.map_err(unreachable)?;
-        read_end(&text).ok_or_else(|| RunnerError::Unreachable("the answer is damaged".to_owned()))
+        read_end(text).ok_or_else(|| RunnerError::Unreachable("the answer is damaged".to_owned()))
     }
 }
 
@@ -183,7 +183,7 @@ impl DurableObject for Runner {
             }
             "/start" => {
                 let text = request.text().await?;
-                match read_start(&text) {
+                match read_start(text) {
                     Some((job, wait, body)) => self.actor.start(&app, job, body, wait).await,
                     None => Err(RunnerError::Unreachable("the start is damaged".to_owned())),
                 }

@@ -387,12 +387,12 @@ mod tests {
         ) {
             let mut assembler = Assembler::default();
             assembler.absorb(&odd);
-            let _ = crate::gemini::merge::merge_chunks([&odd, &odd]);
+            let _ = crate::gemini::merge::merge_chunks([odd.clone(), odd]);
             let _ = assembler.finish();
 
             let mut chunks: Vec<_> = texts.iter().map(|t| text(t)).collect();
             chunks.push(end("STOP"));
-            let merged = crate::gemini::merge::merge_chunks(&chunks);
+            let merged = crate::gemini::merge::merge_chunks(chunks.clone());
             prop_assert_eq!(assembled(&[merged]), assembled(&chunks));
         }
     }

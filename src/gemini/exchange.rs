@@ -33,6 +33,7 @@ pub struct Exchange {
     bytes: usize,
     refusal: Vec<u8>,
     error: Option<GoogleError>,
+    candidates: usize,
 }
 
 impl Exchange {
@@ -50,7 +51,15 @@ impl Exchange {
             bytes: 0,
             refusal: Vec::new(),
             error: None,
+            candidates: 0,
         }
+    }
+
+    /// The request asked for so many candidates: those that did not begin count too.
+    #[must_use]
+    pub fn expecting(mut self, candidates: usize) -> Self {
+        self.candidates = candidates;
+        self
     }
 
     /// Takes the next piece of the body; gives the chunks of the answer that are whole by now.
@@ -123,7 +132,9 @@ impl Exchange {
         let mut answer = self.assembler.finish();
         let ended_cleanly = cut.is_none() && matches!(end, End::Whole | End::Between);
         let whole = match answer.last_word {
-            LastWord::Ended => ended_cleanly || answer.ended.iter().len() >= answer.candidates,
+            LastWord::Ended => {
+                ended_cleanly || answer.ended.iter().len() >= answer.candidates.max(self.candidates)
+            }
             LastWord::EndedAgain => ended_cleanly,
             LastWord::Open if answer.candidates == 0 && answer.block_reason.is_some() => true,
             LastWord::Open => cut.is_none() && end == End::Whole && is_counted(&answer),
@@ -255,6 +266,16 @@ mod tests {
         );
         let ended_both = [&second("\"STOP\""), FIRST, LAST];
         assert_eq!(ended(&ended_both, Some(&lost())).unwrap().text, "Once");
+        let asked_for_two = |pieces: &[&str], cut: Option<&HttpError>| {
+            let mut exchange = Exchange::begin(200, &[]).expecting(2);
+            for piece in pieces {
+                exchange.push(piece.as_bytes());
+            }
+            exchange.end(cut, Timestamp::default())
+        };
+        assert!(asked_for_two(&[FIRST, LAST], Some(&lost())).is_err());
+        assert!(asked_for_two(&[FIRST, LAST], None).is_ok());
+        assert!(asked_for_two(&ended_both, Some(&lost())).is_ok());
     }
 
     #[test]

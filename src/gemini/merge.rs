@@ -17,21 +17,25 @@ use crate::gemini::answer::index;
 ///     json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "a"}]}}]}),
 ///     json!({"candidates": [{"content": {"parts": [{"text": "b"}]}, "finishReason": "STOP"}]}),
 /// ];
-/// assert_eq!(merge_chunks(&chunks), json!({"candidates": [
+/// assert_eq!(merge_chunks(chunks), json!({"candidates": [
 ///     {"content": {"role": "model", "parts": [{"text": "ab"}]}, "finishReason": "STOP"}]}));
 /// ```
-pub fn merge_chunks<'a>(chunks: impl IntoIterator<Item = &'a Value>) -> Value {
+pub fn merge_chunks(chunks: impl IntoIterator<Item = Value>) -> Value {
     let mut merged = Map::new();
-    for (name, value) in chunks.into_iter().filter_map(Value::as_object).flatten() {
-        match name.as_str() {
-            "candidates" => merge_candidates(&mut merged, value),
-            "responseId" | "modelVersion" | "promptFeedback" => {
-                keep_first(&mut merged, name, value);
-            }
-            _ => keep_last(&mut merged, name, value),
-        }
+    for chunk in chunks {
+        merge_chunk(&mut merged, &chunk);
     }
     Value::Object(merged)
+}
+
+fn merge_chunk(merged: &mut Map<String, Value>, chunk: &Value) {
+    for (name, value) in chunk.as_object().into_iter().flatten() {
+        match name.as_str() {
+            "candidates" => merge_candidates(merged, value),
+            "responseId" | "modelVersion" | "promptFeedback" => keep_first(merged, name, value),
+            _ => keep_last(merged, name, value),
+        }
+    }
 }
 
 fn merge_candidates(merged: &mut Map<String, Value>, value: &Value) {
@@ -185,7 +189,7 @@ mod tests {
             chunk(json!([{"text": "d"}, {"text": ""}])),
         ];
         assert_eq!(
-            merge_chunks(&chunks),
+            merge_chunks(chunks),
             chunk(json!([
                 {"text": "hm", "thought": true}, {"text": "a"},
                 {"text": "b", "thoughtSignature": "AA=="}, {"text": "c"},
@@ -204,7 +208,7 @@ mod tests {
             json!({"new": null, "candidates": [{"newer": [2], "finishReason": null}]}),
         ];
         assert_eq!(
-            merge_chunks(&chunks),
+            merge_chunks(chunks),
             json!({"responseId": "a", "new": 2, "usageMetadata": {"totalTokenCount": 2},
                 "promptFeedback": {"safetyRatings": []},
                 "candidates": [{"newer": [2], "finishReason": "STOP"}]})
@@ -214,7 +218,7 @@ mod tests {
     #[test]
     fn candidates_are_merged_by_their_index() {
         let part = |index: u64, text: &str| json!({"candidates": [{"index": index, "content": {"parts": [{"text": text}]}}]});
-        let merged = merge_chunks(&[part(0, "a"), part(1, "x"), part(0, "b"), part(1, "y")]);
+        let merged = merge_chunks([part(0, "a"), part(1, "x"), part(0, "b"), part(1, "y")]);
         let text = |at: usize| {
             let pointer = format!("/candidates/{at}/content/parts/0/text");
             merged.pointer(&pointer).unwrap().clone()
@@ -230,7 +234,7 @@ mod tests {
             cited(json!([{"uri": "a"}, {"uri": "b"}])),
         ];
         assert_eq!(
-            merge_chunks(&chunks),
+            merge_chunks(chunks),
             cited(json!([{"uri": "a"}, {"uri": "b"}]))
         );
     }

@@ -300,6 +300,28 @@ const CONFIG_SCHEMAS: [(&str, &str, &str); 3] = [
     ),
 ];
 
+/// How many candidates a body asks for: the most that any member of that name says. In a string the
+/// name's quotes are escaped. The body is not parsed for it, since it may have 20 MiB.
+///
+/// ```
+/// use oncepress::gemini::request::candidates;
+/// assert_eq!(candidates(r#"{"generationConfig": {"candidateCount": 3}}"#), 3);
+/// assert_eq!(candidates(r#"{"contents": [{"parts": [{"text": "\"candidateCount\": 3"}]}]}"#), 0);
+/// ```
+pub fn candidates(body: &str) -> usize {
+    let named = body.split("\"candidate").skip(1).filter_map(|rest| {
+        let rest = rest
+            .strip_prefix("Count\"")
+            .or(rest.strip_prefix("_count\""))?;
+        let rest = rest.trim_start_matches([':', '"', ' ', '\t', '\r', '\n']);
+        rest.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
+    });
+    named.max().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -103,6 +103,10 @@ impl Splitter {
         if self.text.len() >= self.bytes_max {
             return Err(StreamFault::TooLarge);
         }
+        if self.text.len() == self.text.capacity() {
+            // Doubling would hold a large answer twice.
+            self.text.reserve_exact((self.text.len() / 4).max(256));
+        }
         self.text.push(byte);
         match (self.within, byte) {
             (Within::Escape, _) | (Within::Plain, b'"') => self.within = Within::String,

@@ -253,6 +253,25 @@ impl Reader {
     }
 }
 
+/// One event of a JSON document, whose line breaks are white space between its tokens: inside
+/// strings they are escaped.
+pub fn event(json: &str) -> String {
+    let json = json.trim();
+    let mut event = String::with_capacity(json.len().saturating_add(10));
+    event.push_str(DATA);
+    for (at, line) in json.split(['\r', '\n']).enumerate() {
+        if at > 0 {
+            event.push(' ');
+        }
+        event.push_str(line);
+    }
+    event.push_str(END);
+    event
+}
+
+/// How an event begins and ends here.
+pub(crate) const DATA: &str = "data: ";
+pub(crate) const END: &str = "\r\n\r\n";
 /// Largest event. A unary answer is one event, so it is the bound of the whole answer.
 pub const EVENT_MAX_BYTES: usize = GEMINI_ANSWER_MAX_BYTES;
 /// Longest name of a field; the longest that means something is `event`.

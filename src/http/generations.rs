@@ -33,7 +33,7 @@ pub async fn create(
     };
     let asked = read(app, access, request, request_id)?;
     let credits = ask(app, asked).await?;
-    respond(&credits)
+    respond(credits)
 }
 
 /// Parses and checks everything; nothing of it touches a store or consumes a key.
@@ -104,13 +104,15 @@ fn read(app: &App, access: &Access, request: &Request, request_id: &str) -> Resu
 }
 
 /// The answer to the caller.
-fn respond(reply: &Reply) -> Result<Response, Problem> {
+fn respond(reply: Reply) -> Result<Response, Problem> {
     match reply {
         Reply::Made(stored) => {
             let spent = crate::idempotency::output::credits(stored.cost_nano);
             Ok(stored_response(201, stored).with("x-oncepress-credits", spent.to_string()))
         }
-        Reply::Replayed(stored) => Ok(replayed(stored)),
+        Reply::Replayed(stored) => Ok(stored_response(200, stored)
+            .with("x-idempotency-replayed", "true")
+            .with("x-oncepress-credits", "0")),
         Reply::Held { reason, stored, .. } => Err(Problem::new(
             Code::OutputHeld,
             format!(
@@ -118,33 +120,27 @@ fn respond(reply: &Reply) -> Result<Response, Problem> {
                  person decides.",
             ),
         )
-        .member("reason", reason.as_str())
+        .member("reason", reason)
         .generation(&stored.generation_id)),
         Reply::Accepted { generation_id } | Reply::Running { generation_id, .. } => {
-            Ok(accepted(generation_id))
+            Ok(accepted(&generation_id))
         }
     }
 }
 
-/// A replay: the stored answer, byte for byte, marked and free of charge.
-pub fn replayed(stored: &Stored) -> Response {
-    stored_response(200, stored)
-        .with("x-idempotency-replayed", "true")
-        .with("x-oncepress-credits", "0")
-}
-
-/// A stored answer with the first request's id.
-pub fn stored_response(status: u16, stored: &Stored) -> Response {
+/// A stored answer, byte for byte, with the first request's id. It may be large, so it is moved.
+pub fn stored_response(status: u16, stored: Box<Stored>) -> Response {
+    let stored = *stored;
     let mut response = Response {
         status,
-        headers: vec![("content-type".to_owned(), stored.content_type.clone())],
-        body: Body::Bytes(stored.body.clone().into_bytes()),
+        headers: vec![("content-type".to_owned(), stored.content_type)],
+        body: Body::Bytes(stored.body.into_bytes()),
     };
-    response.headers.extend(stored.headers.iter().cloned());
+    response.headers.extend(stored.headers);
     response
         .with("cache-control", "no-store")
-        .with("x-request-id", stored.request_id.as_str())
-        .with("x-oncepress-generation-id", stored.generation_id.as_str())
+        .with("x-request-id", stored.request_id)
+        .with("x-oncepress-generation-id", stored.generation_id)
 }
 
 fn accepted(generation_id: &str) -> Response {
@@ -197,15 +193,24 @@ fn wait(value: &str) -> Result<Span, Problem> {
         })
 }
 
-/// A JSON body must say that it is one, and come as it is: the platform unpacks no request.
-pub fn json_content(request: &Request) -> Result<(), Problem> {
-    let encoding = request.header("content-encoding").unwrap_or("identity");
-    if !encoding.trim().eq_ignore_ascii_case("identity") {
-        return Err(Problem::new(
-            Code::UnsupportedMediaType,
-            "Send the body without `Content-Encoding`.",
-        ));
+/// A body must come as it is: the platform unpacks no request.
+pub fn plain_content(request: &Request) -> Result<(), Problem> {
+    let encodings = request.header_values("content-encoding");
+    let plain = encodings
+        .flat_map(|value| value.split(','))
+        .all(|encoding| encoding.trim().eq_ignore_ascii_case("identity"));
+    if plain {
+        return Ok(());
     }
+    Err(Problem::new(
+        Code::UnsupportedMediaType,
+        "Send the body without `Content-Encoding`.",
+    ))
+}
+
+/// A JSON body must say that it is one.
+pub fn json_content(request: &Request) -> Result<(), Problem> {
+    plain_content(request)?;
     let content_type = request.header("content-type").unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {

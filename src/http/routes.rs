@@ -65,7 +65,7 @@ fn refused(app: &App, request: &Request, problem: &Problem) -> Response {
     let answer = if ours {
         problem.to_response()
     } else {
-        problem.to_google_response()
+        dropin::refused(request, problem)
     };
     let mut answer = answer.with("x-request-id", request_id);
     crate::http::cors::expose(app, request, &mut answer);
@@ -137,7 +137,7 @@ async fn route(
             };
             Ok(answer.unwrap_or_else(|problem| {
                 log_problem(app, request, request_id, &problem);
-                problem.to_google_response()
+                dropin::refused(request, &problem)
             }))
         }
         _ => Err(not_found()),

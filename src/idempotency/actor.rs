@@ -10,13 +10,13 @@ use std::rc::Rc;
 
 use crate::app::{App, RunnerError};
 use crate::idempotency::gateway::mark_result;
-use crate::idempotency::live::{Follower, Live};
+use crate::idempotency::live::{Follower, Live, is_large, pointed};
 use crate::idempotency::record::{Job, Settlement};
-use crate::idempotency::recovery::{recover, settlement_of};
+use crate::idempotency::recovery::{end_of, recover, settlement_of};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::State;
 use crate::json_form::{self, json_form};
-use crate::ports::Task;
+use crate::ports::{DbError, Task};
 use crate::store::settle;
 use crate::time::Span;
 
@@ -92,12 +92,11 @@ impl Actor {
         wait: Span,
     ) -> Result<Option<Settlement>, RunnerError> {
         self.begin(job, body).await?;
-        self.recall(app).await?;
-        Ok(self.live.wait(&*app.clock, wait).await)
+        self.attach(app, wait).await
     }
 
-    /// Stores the job and has the alarm run it; a second start of the same job changes nothing.
-    pub async fn begin(&self, job: Job, body: String) -> Result<(), RunnerError> {
+    /// Stores the job; a second start of the same job changes nothing.
+    async fn begin(&self, job: Job, body: String) -> Result<(), RunnerError> {
         if self.live.ended().is_some_and(|token| token == job.token) {
             return Ok(());
         }
@@ -110,8 +109,8 @@ impl Actor {
         }
         self.live.reopen();
         self.memory.borrow_mut().body = Some((job.token.clone(), body));
-        if let Some(record) = record.filter(|record| record.job.token == job.token) {
-            return self.wake_unsent(&record).await;
+        if record.is_some_and(|record| record.job.token == job.token) {
+            return Ok(());
         }
         let record = Record {
             job,
@@ -119,58 +118,43 @@ impl Actor {
             over: false,
             lost: false,
         };
-        self.save(&record).await?;
-        self.wake_unsent(&record).await
-    }
-
-    /// Sets the alarm of a job that waits for its run: its first wish may have been lost.
-    async fn wake_unsent(&self, record: &Record) -> Result<(), RunnerError> {
-        if record.sent || self.memory.borrow().running.is_some() {
-            return Ok(());
-        }
-        let wish = self.storage.wake(Span::default()).await;
-        wish.map_err(RunnerError::Unreachable)
-    }
-
-    /// Remembers, in a new incarnation, how a run ended that is over.
-    async fn recall(&self, app: &App) -> Result<(), RunnerError> {
-        if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
-            return Ok(());
-        }
-        let over = self.record().await?.filter(|record| record.over);
-        if let Some(record) = over {
-            let settlement = end_of(app, &record.job).await;
-            self.live.recall(&record.job.token, settlement);
-        }
-        Ok(())
+        self.save(&record).await
     }
 
     /// Joins a run that was started before.
     pub async fn attach(&self, app: &App, wait: Span) -> Result<Option<Settlement>, RunnerError> {
-        self.recall(app).await?;
-        self.known().await?;
+        self.know(app).await?;
         Ok(self.live.wait(&*app.clock, wait).await)
     }
 
     /// Follows the answer live; its first `given` bytes are known already.
     pub async fn follow(&self, app: &App, given: usize) -> Result<Follower, RunnerError> {
-        self.recall(app).await?;
-        self.known().await?;
+        self.know(app).await?;
         Ok(self.live.follow(given))
     }
 
-    async fn known(&self) -> Result<(), RunnerError> {
+    /// Has the alarm run a job that waits for it: an earlier wish may have been lost. Of a run that
+    /// is over a new incarnation finds out how it ended, and remembers nothing else.
+    async fn know(&self, app: &App) -> Result<(), RunnerError> {
         if self.live.ended().is_some() || self.memory.borrow().running.is_some() {
             return Ok(());
         }
-        match self.record().await? {
-            None => Err(RunnerError::NotHere),
-            Some(record) if record.over => {
-                self.live.end(&record.job.token, not_recorded());
-                Ok(())
-            }
-            Some(record) => self.wake_unsent(&record).await,
+        let Some(record) = self.record().await? else {
+            return Err(RunnerError::NotHere);
+        };
+        if record.over {
+            let end = end_of(app, &record.job).await.map_err(unreachable)?;
+            let end = end.ok_or_else(|| {
+                RunnerError::Unreachable("its end is not in the database yet".to_owned())
+            })?;
+            self.live.recall(&record.job.token, end);
+            return Ok(());
         }
+        if record.sent || self.memory.borrow().running.is_some() {
+            return Ok(());
+        }
+        let wish = self.storage.wake(Span::default()).await;
+        wish.map_err(RunnerError::Unreachable)
     }
 
     /// Runs the stored job to its end.
@@ -187,16 +171,7 @@ impl Actor {
         self.memory.borrow_mut().running = Some(record.job.token.clone());
         let ended = self.run(app, &record).await;
         self.memory.borrow_mut().running = None;
-        let (mut settlement, kept) = ended?;
-        if kept.is_ok() {
-            self.live.release();
-        }
-        if let Settlement::Generated { stored } = &mut settlement
-            && stored.object.is_some()
-        {
-            // Its mark points to the object.
-            stored.body = String::new();
-        }
+        let (settlement, kept) = ended?;
         if let Settlement::Generated { stored } = &settlement {
             mark_result(app, stored).await;
             if !stored.destinations.is_empty() {
@@ -214,7 +189,7 @@ impl Actor {
         app: &App,
         record: &Record,
     ) -> Result<(Settlement, Result<(), RunnerError>), RunnerError> {
-        let settlement = self.work(app, record.clone()).await?;
+        let mut settlement = self.work(app, record.clone()).await?;
         let lost = matches!(settlement, Settlement::Unknown { .. })
             && still_running(app, &record.job).await;
         let over = Record {
@@ -227,8 +202,13 @@ impl Actor {
             Ok(()) => self.forget(app, &over).await,
             Err(error) => Err(error),
         };
-        self.live.end(&record.job.token, settlement.clone());
-        Ok((settlement, kept))
+        let (copy, large) = (pointed(&mut settlement), is_large(&settlement));
+        self.live.end(&record.job.token, settlement);
+        // Till the database has it, a large output is nowhere else to be had at once.
+        if kept.is_ok() && !(large && still_running(app, &record.job).await) {
+            self.live.release();
+        }
+        Ok((copy, kept))
     }
 
     /// Forgets a run that is over once its lease is, since nothing is sent after that. One whose
@@ -312,22 +292,9 @@ async fn still_running(app: &App, job: &Job) -> bool {
     }
 }
 
-/// How a run ended that is over, as the database has it.
-async fn end_of(app: &App, job: &Job) -> Settlement {
-    let found = app.run(settle::load(&job.generation_id)).await;
-    match found.and_then(|results| settle::read_load(&results, 0)) {
-        Ok(Some((generation, _))) if generation.token == job.token => {
-            let settlement = settlement_of(app, &generation).await;
-            settlement.unwrap_or_else(|_| not_recorded())
-        }
-        Ok(_) | Err(_) => not_recorded(),
-    }
-}
-
-fn not_recorded() -> Settlement {
-    Settlement::Unknown {
-        detail: "the run has ended; its end is not in the database yet".to_owned(),
-    }
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+fn unreachable(error: DbError) -> RunnerError {
+    RunnerError::Unreachable(error.to_string())
 }
 
 enum Loaded {
@@ -337,7 +304,6 @@ enum Loaded {
 
 /// The request's body, from the database, where this job still holds the generation.
 async fn load_body(app: &App, job: &Job) -> Result<Loaded, RunnerError> {
-    let unreachable = |error: crate::ports::DbError| RunnerError::Unreachable(error.to_string());
     let results = app
         .run(settle::load(&job.generation_id))
         .await

@@ -153,13 +153,8 @@ impl Memory {
     }
 
     fn slim(&mut self) {
-        let large = |end: &Settlement| {
-            output(end).is_some_and(|stored| stored.body.len() > STREAM_KEPT_MAX_BYTES)
-        };
-        if self.kept
-            && self.followers == 0
-            && self.ended.as_ref().is_some_and(|(_, end)| large(end))
-        {
+        let large = |(_, end): &(String, Settlement)| is_large(end);
+        if self.kept && self.followers == 0 && self.ended.as_ref().is_some_and(large) {
             self.ended = None;
         }
     }
@@ -246,14 +241,29 @@ fn output(settlement: &Settlement) -> Option<&Stored> {
     }
 }
 
-/// A settlement whose output lacks the first `given` bytes, where it is a stream. The output itself
-/// is not copied, only its rest.
+/// Whether a settlement's output is more than an actor remembers after its end.
+pub(super) fn is_large(settlement: &Settlement) -> bool {
+    output(settlement).is_some_and(|stored| stored.body.len() > STREAM_KEPT_MAX_BYTES)
+}
+
+/// A settlement as its mark needs it: an output that lies in R2 is pointed to.
+pub(super) fn pointed(settlement: &mut Settlement) -> Settlement {
+    let in_r2 = output(settlement).is_some_and(|stored| stored.object.is_some());
+    copy(settlement, if in_r2 { usize::MAX } else { 0 })
+}
+
+/// A settlement whose output lacks the first `given` bytes, where it is a stream.
 fn rest_of(settlement: &mut Settlement, given: usize) -> Settlement {
+    let stream = output(settlement).is_some_and(Stored::is_stream);
+    copy(settlement, if stream { given } else { 0 })
+}
+
+/// A settlement without the first bytes of its output, which is not copied as a whole for that.
+fn copy(settlement: &mut Settlement, from: usize) -> Settlement {
     let (Settlement::Generated { stored } | Settlement::Held { stored, .. }) = settlement else {
         return settlement.clone();
     };
     let body = std::mem::take(&mut stored.body);
-    let from = if stored.is_stream() { given } else { 0 };
     let rest = body.get(from..).unwrap_or_default().to_owned();
     let mut copy = settlement.clone();
     if let Settlement::Generated { stored } | Settlement::Held { stored, .. } = settlement {

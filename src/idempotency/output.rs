@@ -8,7 +8,7 @@ use crate::gemini::answer::Assembled;
 use crate::gemini::error::{Failure, transport};
 use crate::gemini::exchange::Exchange;
 use crate::gemini::fitness::{Expectation, Fitness, Form, HeldReason, Hop, Purpose};
-use crate::gemini::request::upstream_request;
+use crate::gemini::request::{candidates, upstream_request};
 use crate::gemini::usage::Usage;
 use crate::idempotency::reading::{Reading, Tap};
 use crate::idempotency::record::{EVENT_STREAM, Generation, Job, Stored, Surface, Tokens};
@@ -37,6 +37,7 @@ pub async fn buy(
 ) -> Result<Bought, Failure> {
     let config = app.config();
     let key = config.gemini_api_key.expose();
+    let candidates = candidates(&body);
     let request = upstream_request(&config.gemini_base_url, &job.upstream, key, body, deadline);
     let answer = app
         .outbound
@@ -44,16 +45,16 @@ pub async fn buy(
         .await
         .map_err(|error| transport(&error))?;
     let headers = tracing_headers(&answer.headers);
-    let mut reading = Reading::begin(job.surface, &answer, tap);
+    let mut reading = Reading::begin(job.surface, candidates, &answer, tap);
     let cut = reading.read(app, place, answer, tap).await;
     let (assembled, text) = reading.end(cut.as_ref(), app.now(), tap)?;
-    Ok(bought(app, job, &assembled, text, headers))
+    Ok(bought(app, job, assembled, text, headers))
 }
 
 fn bought(
     app: &App,
     job: &Job,
-    answer: &Assembled,
+    mut answer: Assembled,
     text: String,
     headers: Vec<(String, String)>,
 ) -> Bought {
@@ -75,9 +76,9 @@ fn bought(
     } else {
         Purpose::Publish
     };
-    let held = held(app, job, purpose, answer);
+    let held = held(app, job, purpose, &answer);
     let body = match job.surface {
-        Surface::Api => document(job, answer, &tokens, cost_nano, now),
+        Surface::Api => document(job, &mut answer, &tokens, cost_nano, now),
         Surface::Generate | Surface::Stream => text,
     };
     let purchase = Purchase {
@@ -89,8 +90,8 @@ fn bought(
         in_r2: false,
         content_type: content_type(job.surface).to_owned(),
         headers: json_form::write(&headers),
-        model_version: answer.model_version.clone(),
-        finish_reason: answer.finish_reason.clone(),
+        model_version: answer.model_version,
+        finish_reason: answer.finish_reason,
         tokens,
         cost_nano,
         credits: credits(cost_nano),
@@ -202,7 +203,7 @@ const fn content_type(surface: Surface) -> &'static str {
 /// Our generation object, as the first caller gets it and every replay repeats it.
 fn document(
     job: &Job,
-    answer: &Assembled,
+    answer: &mut Assembled,
     tokens: &Tokens,
     cost_nano: i64,
     now: Timestamp,
@@ -224,7 +225,8 @@ fn document(
     put("completedAt", now.to_rfc3339().into());
     put(
         "output",
-        json!({"text": answer.text, "finishReason": answer.finish_reason}),
+        // Moved and not copied: it may be large.
+        json!({"text": std::mem::take(&mut answer.text), "finishReason": answer.finish_reason}),
     );
     put("usage", usage_json(tokens));
     put("cost", json!({"microUsd": credits(cost_nano)}));

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::gemini::answer::{Assembled, reason};
 use crate::gemini::error::Failure;
 use crate::gemini::exchange::Exchange;
-use crate::gemini::sse::Chunk;
+use crate::gemini::sse::{Chunk, event};
 use crate::idempotency::record::Surface;
 use crate::idempotency::room::Place;
 use crate::ports::{HttpAnswer, HttpError};
@@ -37,17 +37,23 @@ impl Tap for NoTap {
 pub(super) struct Reading {
     exchange: Exchange,
     surface: Surface,
-    /// What is kept and not with the tap.
-    kept: Vec<u8>,
+    /// What is kept and not with the tap, piece by piece: one buffer that grows would hold it twice.
+    kept: Vec<Vec<u8>>,
     /// What may be the end of a stream, and waits for the commit.
     last: String,
     tapped: bool,
 }
 
 impl Reading {
-    pub(super) fn begin(surface: Surface, answer: &HttpAnswer, tap: &dyn Tap) -> Self {
+    /// Of a call that asked for so many candidates.
+    pub(super) fn begin(
+        surface: Surface,
+        candidates: usize,
+        answer: &HttpAnswer,
+        tap: &dyn Tap,
+    ) -> Self {
         Self {
-            exchange: Exchange::begin(answer.status, &answer.headers),
+            exchange: Exchange::begin(answer.status, &answer.headers).expecting(candidates),
             surface,
             kept: Vec::new(),
             last: String::new(),
@@ -67,7 +73,7 @@ impl Reading {
             place.hold(self.exchange.bytes());
             place.wait(&*app.clock).await;
             match answer.body.next().await {
-                Ok(Some(piece)) => self.take(&piece, tap),
+                Ok(Some(piece)) => self.take(piece, tap),
                 Ok(None) => return None,
                 Err(error) => return Some(error),
             }
@@ -75,11 +81,11 @@ impl Reading {
         None
     }
 
-    fn take(&mut self, piece: &[u8], tap: &dyn Tap) {
-        let chunks = self.exchange.push(piece);
+    fn take(&mut self, piece: Vec<u8>, tap: &dyn Tap) {
+        let chunks = self.exchange.push(&piece);
         match self.surface {
             Surface::Api => {}
-            Surface::Generate => self.kept.extend_from_slice(piece),
+            Surface::Generate => self.kept.push(piece),
             Surface::Stream => {
                 for chunk in &chunks {
                     self.pass_on(chunk, tap);
@@ -95,7 +101,7 @@ impl Reading {
             let before = std::mem::take(&mut self.last);
             self.give(&before, tap);
         }
-        let event = format!("data: {}\r\n\r\n", single_line(&chunk.raw));
+        let event = event(&chunk.raw);
         if !self.last.is_empty() || names_end(&chunk.value) {
             self.last.push_str(&event);
         } else {
@@ -106,7 +112,7 @@ impl Reading {
     fn give(&mut self, events: &str, tap: &dyn Tap) {
         tap.push(events);
         if !self.tapped {
-            self.kept.extend_from_slice(events.as_bytes());
+            self.kept.push(events.as_bytes().to_vec());
         }
     }
 
@@ -118,7 +124,7 @@ impl Reading {
     ) -> Result<(Assembled, String), Failure> {
         let assembled = self.exchange.end(cut, now)?;
         // The reader has found the body to be JSON, and JSON is UTF-8.
-        let kept = String::from_utf8(self.kept)
+        let kept = String::from_utf8(self.kept.concat())
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         let taken = (self.surface == Surface::Stream).then(|| tap.taken());
         let text = match taken.flatten() {
@@ -127,11 +133,6 @@ impl Reading {
         };
         Ok((assembled, text))
     }
-}
-
-/// JSON without line breaks between its tokens; inside strings they are escaped already.
-fn single_line(raw: &str) -> String {
-    raw.replace(['\r', '\n'], " ")
 }
 
 fn names_end(chunk: &Value) -> bool {
@@ -206,10 +207,10 @@ mod tests {
             headers: Vec::new(),
             body: Box::new(Nothing),
         };
-        let mut reading = Reading::begin(Surface::Stream, &answer, &tap);
+        let mut reading = Reading::begin(Surface::Stream, 1, &answer, &tap);
         let mut passed = Vec::new();
         for chunk in chunks {
-            reading.take(chunk.as_bytes(), &tap);
+            reading.take(chunk.as_bytes().to_vec(), &tap);
             passed.push(tap.pieces.borrow().concat().matches("data: ").count());
         }
         let (_, text) = reading.end(None, Timestamp::default(), &tap).unwrap();

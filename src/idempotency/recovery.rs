@@ -20,34 +20,28 @@ use crate::time::Span;
 
 /// A runner that knows its own earlier try died settles at once: by evidence, else by policy.
 pub async fn recover(app: &App, job: &Job) -> Settlement {
-    match bring_in_by_name(app, &evidence_name(job)).await {
-        Ok(true | false) => {}
-        Err(error) => return undecided(&error),
-    }
-    match look_up(app, &job.generation_id).await {
-        Ok(Some((generation, _))) if generation.state != State::Running => {
-            settlement_of(app, &generation)
-                .await
-                .unwrap_or_else(|error| undecided(&error))
-        }
-        Ok(Some((generation, _))) if generation.token == job.token => {
-            give_up(app, job, "the runner died while Gemini was at work").await
-        }
-        Ok(_) => Settlement::Unknown {
-            detail: "another runner took over".to_owned(),
+    match end_of(app, job).await {
+        Ok(Some(settlement)) => settlement,
+        Ok(None) => give_up(app, job, "the runner died while Gemini was at work").await,
+        Err(error) => Settlement::Unknown {
+            detail: error.to_string(),
         },
-        Err(error) => undecided(&error),
     }
 }
 
-fn undecided(error: &DbError) -> Settlement {
-    Settlement::Unknown {
-        detail: error.to_string(),
+/// How a run ended, by its evidence and the database; `None` where neither says that it has.
+pub async fn end_of(app: &App, job: &Job) -> Result<Option<Settlement>, DbError> {
+    let evidence = format!("{PREFIX}{}.{}", job.generation_id, job.token);
+    bring_in_by_name(app, &evidence).await?;
+    match look_up(app, &job.generation_id).await? {
+        Some((generation, _)) if generation.state != State::Running => {
+            settlement_of(app, &generation).await.map(Some)
+        }
+        Some((generation, _)) if generation.token == job.token => Ok(None),
+        _ => Ok(Some(Settlement::Unknown {
+            detail: "another runner took over".to_owned(),
+        })),
     }
-}
-
-fn evidence_name(job: &Job) -> String {
-    format!("{PREFIX}{}.{}", job.generation_id, job.token)
 }
 
 /// A generation and its body.

@@ -30,10 +30,15 @@ pub fn write_start(job: &Job, wait: Span, body: &str) -> String {
 }
 
 /// Reads a start.
-pub fn read_start(text: &str) -> Option<(Job, Span, String)> {
-    let (head, body) = text.split_once('\n')?;
-    let start: Start = read(head)?;
-    Some((start.job, Span::from_millis(start.wait_ms), body.to_owned()))
+pub fn read_start(mut text: String) -> Option<(Job, Span, String)> {
+    let start: Start = read(&take_line(&mut text)?)?;
+    Some((start.job, Span::from_millis(start.wait_ms), text))
+}
+
+/// Takes the first line off a text, which may be large and is not copied.
+fn take_line(text: &mut String) -> Option<String> {
+    let at = text.find('\n')?;
+    Some(text.drain(..=at).collect())
 }
 
 /// Writes how a run ended, or that it goes on.
@@ -47,13 +52,12 @@ pub fn write_end(settlement: Option<&Settlement>) -> String {
 }
 
 /// Reads how a run ended.
-pub fn read_end(text: &str) -> Option<Option<Settlement>> {
-    let (head, body) = text.split_once('\n')?;
-    let end: End = read(head)?;
+pub fn read_end(mut text: String) -> Option<Option<Settlement>> {
+    let end: End = read(&take_line(&mut text)?)?;
     Some(end.settlement.map(|mut settlement| {
         if let Settlement::Generated { stored } | Settlement::Held { stored, .. } = &mut settlement
         {
-            body.clone_into(&mut stored.body);
+            stored.body = text;
         }
         settlement
     }))
@@ -103,7 +107,7 @@ impl StepReader {
         let text = String::from_utf8(text).map_err(|_| Damaged)?;
         match kind {
             PIECE => Ok(Some(Step::Piece(text))),
-            END => match read_end(&text) {
+            END => match read_end(text) {
                 Some(Some(settlement)) => Ok(Some(Step::End(settlement))),
                 _ => Err(Damaged),
             },
@@ -144,9 +148,9 @@ mod tests {
             retry_after_ms: Some(5),
             google: Some((429, "{\"error\": {}}".to_owned())),
         };
-        assert_eq!(read_end(&write_end(Some(&failed))), Some(Some(failed)));
-        assert_eq!(read_end(&write_end(None)), Some(None));
-        assert_eq!(read_end("nonsense"), None);
+        assert_eq!(read_end(write_end(Some(&failed))), Some(Some(failed)));
+        assert_eq!(read_end(write_end(None)), Some(None));
+        assert_eq!(read_end("nonsense".to_owned()), None);
     }
 
     #[test]

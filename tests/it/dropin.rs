@@ -172,13 +172,55 @@ fn a_definite_failure_has_its_own_status_and_the_next_try_is_fresh() {
             assert_eq!(refused.status, status, "{form} {}", refused.body);
             assert_eq!(refused.header("x-oncepress-error-code"), Some(code));
             assert_eq!(refused.header("x-oncepress-error-source"), Some("gemini"));
-            assert_eq!(refused.json()["error"]["code"], status);
+            assert_eq!(refusal(form, &refused)["error"]["code"], status);
         }
         assert_eq!(ask(&world, &isolate, form, "article 1").status, 200);
         assert_eq!(world.gemini.billed(), 1);
         world.pass_minutes(1);
         calm(&world);
     }
+}
+
+/// The error that a form of answer carries: in a list it is the one item.
+fn refusal(form: &str, refused: &Answer) -> Value {
+    match (form, refused.json()) {
+        (LIST, Value::Array(list)) if list.len() == 1 => list[0].clone(),
+        (UNARY | EVENTS, object @ Value::Object(_)) => object,
+        (form, other) => panic!("{form} {other}"),
+    }
+}
+
+#[test]
+fn a_refusal_of_ours_has_the_shape_of_its_form_and_spends_nothing() {
+    let world = Setup::default().build();
+    let isolate = world.isolate(1);
+    for form in [UNARY, EVENTS, LIST] {
+        for (headers, status) in [
+            ([("content-encoding", "gzip")], 415),
+            ([("content-encoding", "identity, br")], 415),
+            ([("idempotency-key", "-")], 400),
+            ([("x-oncepress-publish", "nobody=x")], 400),
+        ] {
+            let refused = ask_with(&world, &isolate, form, &body("article 1"), &headers);
+            assert_eq!(refused.status, status, "{form} {}", refused.body);
+            assert_eq!(refusal(form, &refused)["error"]["code"], status);
+        }
+        let mut nobody = request(form, &body("article 1"), &[]);
+        nobody.headers.clear();
+        let handle = world.send(&isolate, "nobody", nobody);
+        let refused = world.exec.finish(&handle).unwrap();
+        assert_eq!(
+            refusal(form, &refused)["error"]["status"],
+            "UNAUTHENTICATED"
+        );
+    }
+    assert_eq!(world.gemini.asked(), 0);
+    assert_eq!(world.db.integers("SELECT COUNT(*) FROM generations"), [0]);
+    let plain = [("content-encoding", "identity")];
+    let made = ask_with(&world, &isolate, LIST, &body("article 1"), &plain);
+    assert_eq!(made.status, 200, "{}", made.body);
+    world.pass_minutes(1);
+    calm(&world);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! What happens to a paid-for output that the database does not take.
 
+use oncepress::app::RunnerError;
+use oncepress::idempotency::record::Settlement;
 use oncepress::ports::{DbError, Statement};
+use oncepress::time::Span;
 
 use crate::calm;
 use crate::util::{Call, Setup, World};
@@ -135,4 +138,64 @@ fn a_large_output_goes_to_the_bucket_and_is_replayed_and_published() {
         );
         crate::util::assert_sound(&world);
     }
+}
+
+/// Asks the one actor there is how its run ended.
+fn attach(world: &World) -> Result<Option<Settlement>, RunnerError> {
+    let (name, _) = world.actors.records().remove(0);
+    let asked = world.call_actor(&name, |actor, app| {
+        Box::pin(async move { actor.attach(&app, Span::default()).await })
+    });
+    world.pass_ms(1_000);
+    futures::executor::block_on(asked).expect("the actor answers")
+}
+
+#[test]
+fn a_large_output_that_the_database_refused_is_given_to_every_duplicate_at_once() {
+    for in_memory in [true, false] {
+        let world = Setup::default().build();
+        // Over what an actor remembers after its end.
+        world.gemini.text_bytes.set(80_000);
+        refuse_commits(&world);
+        let call = Call::of("article 1");
+        let first = world.ask(&world.isolate(1), &call);
+        assert_eq!(first.status, 201, "{}", first.body);
+        if !in_memory {
+            world.refuse_nothing();
+            for (name, _) in world.actors.homes() {
+                world.evict(&name);
+            }
+        }
+        for _ in 0..3 {
+            match attach(&world) {
+                Ok(Some(Settlement::Generated { stored })) => assert_eq!(stored.body, first.body),
+                other => panic!("{in_memory} {other:?}"),
+            }
+        }
+        world.refuse_nothing();
+        world.pass_minutes(6);
+        assert_eq!(world.gemini.billed(), 1);
+        calm(&world);
+    }
+}
+
+#[test]
+fn an_actor_that_cannot_ask_the_database_how_its_run_ended_asks_again() {
+    let world = Setup::default().build();
+    let call = Call::of("article 1");
+    let first = world.ask(&world.isolate(1), &call);
+    assert_eq!(first.status, 201);
+    world.pass_ms(5_000);
+    for (name, _) in world.actors.homes() {
+        world.evict(&name);
+    }
+    world.refuse(|_| Some(DbError::Overloaded("D1 DB is overloaded.".to_owned())));
+    assert!(matches!(attach(&world), Err(RunnerError::Unreachable(_))));
+    world.refuse_nothing();
+    let known = attach(&world);
+    assert!(
+        matches!(known, Ok(Some(Settlement::Generated { .. }))),
+        "{known:?}"
+    );
+    calm(&world);
 }

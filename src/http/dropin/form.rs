@@ -3,12 +3,11 @@
 //! An answer is stored in the form in which it was bought. The other forms are made of that one,
 //! always the same way, so that each form is the same in every replay.
 
-use serde_json::Value;
-
 use crate::error::{Code, Problem};
 use crate::gemini::lenient::parse;
 use crate::gemini::merge::merge_chunks;
 use crate::gemini::request::Method;
+use crate::gemini::sse::{DATA, END, event};
 use crate::http::query;
 use crate::idempotency::record::{EVENT_STREAM, Stored};
 
@@ -45,30 +44,21 @@ impl Form {
         }
     }
 
-    /// A stored answer in this form; byte for byte where it is the form of the purchase.
-    pub(super) fn whole(self, stored: &Stored) -> String {
-        match (self, stored.is_stream()) {
-            (Self::Events, true) | (Self::Unary, false) => stored.body.clone(),
-            (Self::Events, false) => event(&stored.body),
-            (Self::Unary, true) => merged(&stored.body),
-            (Self::List, stream) => {
+    /// Brings a stored answer into this form; not a byte changes in the form of the purchase.
+    pub(super) fn shape(self, stored: &mut Stored) {
+        if self != Self::Unary && !stored.is_stream() {
+            stored.body = event(&stored.body);
+        }
+        match self {
+            Self::Unary if stored.is_stream() => stored.body = merged(&stored.body),
+            Self::Events | Self::Unary => {}
+            Self::List => {
                 let mut writer = Writer::new(self);
-                let mut text = if stream {
-                    writer.events(&stored.body)
-                } else {
-                    writer.events(&event(&stored.body))
-                };
-                text.push_str(writer.end());
-                text
+                stored.body = writer.events(&stored.body) + writer.end();
             }
         }
+        self.content_type().clone_into(&mut stored.content_type);
     }
-}
-
-/// One event of a JSON document, whose line breaks are white space between its tokens: inside
-/// strings they are escaped.
-pub(super) fn event(json: &str) -> String {
-    format!("{DATA}{}{END}", json.replace(['\r', '\n'], " ").trim())
 }
 
 /// The documents of whole events.
@@ -80,8 +70,7 @@ fn documents(events: &str) -> impl Iterator<Item = &str> {
 
 /// The unary answer that a stream's chunks come to.
 fn merged(events: &str) -> String {
-    let chunks: Vec<Value> = documents(events).filter_map(parse).collect();
-    merge_chunks(&chunks).to_string()
+    merge_chunks(documents(events).filter_map(parse)).to_string()
 }
 
 /// Writes events in a form, as they come.
@@ -125,11 +114,10 @@ impl Writer {
     }
 }
 
-const DATA: &str = "data: ";
-const END: &str = "\r\n\r\n";
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::idempotency::record::tests;
 
@@ -147,25 +135,32 @@ mod tests {
         }
     }
 
+    fn whole(form: Form, stored: &Stored) -> String {
+        let mut stored = stored.clone();
+        form.shape(&mut stored);
+        assert_eq!(stored.content_type, form.content_type());
+        stored.body
+    }
+
     #[test]
     fn the_form_of_the_purchase_is_given_byte_for_byte() {
         let stream = stored("text/event-stream", EVENTS);
-        assert_eq!(Form::Events.whole(&stream), EVENTS);
+        assert_eq!(whole(Form::Events, &stream), EVENTS);
         let unary = stored("application/json; charset=UTF-8", UNARY);
-        assert_eq!(Form::Unary.whole(&unary), UNARY);
+        assert_eq!(whole(Form::Unary, &unary), UNARY);
     }
 
     #[test]
     fn the_other_forms_are_made_of_it() {
         let stream = stored("text/event-stream", EVENTS);
-        insta::assert_snapshot!(Form::Unary.whole(&stream), @r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"日本\n🎉"}]},"finishReason":"STOP"}],"responseId":"r","usageMetadata":{"totalTokenCount":3}}"#);
-        let list: Vec<Value> = serde_json::from_str(&Form::List.whole(&stream)).unwrap();
+        insta::assert_snapshot!(whole(Form::Unary, &stream), @r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"日本\n🎉"}]},"finishReason":"STOP"}],"responseId":"r","usageMetadata":{"totalTokenCount":3}}"#);
+        let list: Vec<Value> = serde_json::from_str(&whole(Form::List, &stream)).unwrap();
         assert_eq!(list.len(), 2);
-        assert!(Form::List.whole(&stream).contains("},\n{"));
+        assert!(whole(Form::List, &stream).contains("},\n{"));
         let unary = stored("application/json; charset=UTF-8", UNARY);
-        insta::assert_snapshot!(Form::Events.whole(&unary).trim_end(), @r#"data: {   "candidates": [     {"finishReason": "STOP"}   ] }"#);
-        assert!(Form::Events.whole(&unary).ends_with("}\r\n\r\n"));
-        let list: Value = serde_json::from_str(&Form::List.whole(&unary)).unwrap();
+        insta::assert_snapshot!(whole(Form::Events, &unary).trim_end(), @r#"data: {   "candidates": [     {"finishReason": "STOP"}   ] }"#);
+        assert!(whole(Form::Events, &unary).ends_with("}\r\n\r\n"));
+        let list: Value = serde_json::from_str(&whole(Form::List, &unary)).unwrap();
         assert_eq!(
             list.pointer("/0/candidates/0/finishReason").unwrap(),
             "STOP"

@@ -9,14 +9,17 @@ use serde_json::json;
 
 use crate::app::{App, RunnerError};
 use crate::error::Problem;
-use crate::http::dropin::form::{Form, Writer, event};
+use crate::gemini::sse::event;
+use crate::http::dropin::form::{Form, Writer};
 use crate::http::dropin::{ended, unknown};
 use crate::http::message::{Body, Response};
 use crate::idempotency::follow::Lasting;
 use crate::idempotency::gateway::{failure, followed, pending};
 use crate::idempotency::live::{Feed, Live, Step};
 use crate::idempotency::record::Settlement;
-use crate::limits::{FIRST_BYTE_PATIENCE, HEARTBEAT, STREAM_KEPT_MAX_BYTES};
+use crate::limits::{
+    FIRST_BYTE_PATIENCE, HEARTBEAT, OUTPUT_INLINE_MAX_BYTES, STREAM_KEPT_MAX_BYTES,
+};
 use crate::ports::{ByteSource, HttpError, Task};
 use crate::time::Span;
 
@@ -129,7 +132,9 @@ impl Stream {
     /// The run is over and its whole answer is here.
     fn ended(&self, form: Form, end: Settlement) -> Result<Response, Problem> {
         let body = match &end {
-            Settlement::Generated { stored } => Some(stored.body.clone()),
+            Settlement::Generated { stored } if stored.body.len() <= OUTPUT_INLINE_MAX_BYTES => {
+                Some(stored.body.clone())
+            }
             _ => None,
         };
         followed(&self.app, &self.run.mark, self.caught(), &end, body);

@@ -16,8 +16,9 @@ mod path;
 use crate::app::App;
 use crate::error::{Code, Problem};
 use crate::http::auth::{Anywhere, Principal, authenticate};
-use crate::http::generations::stored_response;
+use crate::http::generations::{plain_content, stored_response};
 use crate::http::message::{Body, Request, Response};
+use crate::http::query;
 use crate::idempotency::gateway::{Reply, ask, failure};
 use crate::idempotency::output::credits;
 use crate::idempotency::record::{Settlement, Stored};
@@ -30,10 +31,26 @@ use path::{Generating, Target};
 pub async fn handle(app: &App, request: &Request, request_id: &str) -> Result<Response, Problem> {
     let target = path::parse(&request.method, &request.path)?;
     let access = enter(app, request).await?;
+    plain_content(request)?;
     match target {
         Target::Generating(call) => generate(app, &access, request, &call, request_id).await,
         Target::Passing(passing) => pass::through(app, &access, request, &passing).await,
     }
+}
+
+/// A refusal in Google's shape. Where a growing list was asked for it is the list's one item.
+pub fn refused(request: &Request, problem: &Problem) -> Response {
+    let mut response = problem.to_google_response();
+    let path = query::decode(&request.path).unwrap_or_default();
+    let list = path.ends_with(":streamGenerateContent")
+        && query::value(&request.query, "alt").as_deref() != Some("sse");
+    if let Body::Bytes(bytes) = &mut response.body
+        && list
+    {
+        bytes.insert(0, b'[');
+        bytes.push(b']');
+    }
+    response
 }
 
 /// Who asks, if it may.
@@ -63,13 +80,13 @@ async fn generate(
     let form = Form::of(call.method, &request.query)?;
     let asked = ask::read(app, access, request, call, request_id)?;
     match ask(app, asked).await? {
-        Reply::Made(stored) => Ok(whole(form, &stored, true)),
-        Reply::Replayed(stored) => Ok(whole(form, &stored, false)),
+        Reply::Made(stored) => Ok(whole(form, stored, true)),
+        Reply::Replayed(stored) => Ok(whole(form, stored, false)),
         Reply::Held {
             reason,
             stored,
             made,
-        } => Ok(held(form, &stored, &reason, made)),
+        } => Ok(held(form, stored, &reason, made)),
         Reply::Running {
             generation_id,
             request_id,
@@ -97,8 +114,8 @@ async fn generate(
 /// The answer of a run that has ended, whole.
 fn ended(form: Form, run: &live::Run, end: Settlement) -> Result<Response, Problem> {
     match end {
-        Settlement::Generated { stored } => Ok(whole(form, &stored, run.made)),
-        Settlement::Held { reason, stored } => Ok(held(form, &stored, &reason, run.made)),
+        Settlement::Generated { stored } => Ok(whole(form, stored, run.made)),
+        Settlement::Held { reason, stored } => Ok(held(form, stored, &reason, run.made)),
         end @ Settlement::Unknown { .. } => Err(unknown(&run.generation_id, end)),
         end @ Settlement::Failed { .. } => Err(failure(&run.generation_id, end)),
     }
@@ -118,14 +135,10 @@ fn unknown(generation_id: &str, end: Settlement) -> Problem {
 }
 
 /// A stored answer in the form that was asked for.
-fn whole(form: Form, stored: &Stored, made: bool) -> Response {
-    let mut response = stored_response(200, stored);
-    response.body = Body::Bytes(form.whole(stored).into_bytes());
-    for (name, value) in &mut response.headers {
-        if name == "content-type" {
-            form.content_type().clone_into(value);
-        }
-    }
+fn whole(form: Form, mut stored: Box<Stored>, made: bool) -> Response {
+    form.shape(&mut stored);
+    let cost_nano = stored.cost_nano;
+    let response = stored_response(200, stored);
     if !made {
         return response
             .with("x-idempotency-replayed", "true")
@@ -134,11 +147,11 @@ fn whole(form: Form, stored: &Stored, made: bool) -> Response {
     match form {
         // A live stream can't name its cost in its header, so no stream does.
         Form::Events | Form::List => response,
-        Form::Unary => response.with("x-oncepress-credits", credits(stored.cost_nano).to_string()),
+        Form::Unary => response.with("x-oncepress-credits", credits(cost_nano).to_string()),
     }
 }
 
 /// An answer that is not published by itself; the client gets it all the same.
-fn held(form: Form, stored: &Stored, reason: &str, made: bool) -> Response {
+fn held(form: Form, stored: Box<Stored>, reason: &str, made: bool) -> Response {
     whole(form, stored, made).with("x-oncepress-held", reason)
 }
