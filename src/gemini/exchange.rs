@@ -162,15 +162,14 @@ fn incomplete(status: u16, end: End, cut: Option<&HttpError>, oversized: bool) -
     let broke_off = "Gemini's answer broke off before it was finished.";
     match (cut, end) {
         _ if oversized => error::not_an_answer(StreamFault::TooLarge, status),
-        // The head of an answer was there, so even this says nothing of what Gemini did.
-        (Some(HttpError::NotSent(_)), _) => Failure::unknown(broke_off, Some(status)),
-        (Some(cut), _) => Failure {
+        (Some(cut @ (HttpError::Lost(_) | HttpError::TimedOut)), _) => Failure {
             status: Some(status),
             ..error::transport(cut)
         },
         (None, End::Fault(fault)) => error::not_an_answer(fault, status),
         (None, End::Empty) => Failure::unknown("Gemini's answer is empty.", Some(status)),
-        (None, End::Whole | End::Between | End::Inside) => {
+        // The head of an answer was there, so that nothing was sent says nothing of what Gemini did.
+        (Some(HttpError::NotSent(_)), _) | (None, End::Whole | End::Between | End::Inside) => {
             Failure::unknown(broke_off, Some(status))
         }
     }

@@ -108,9 +108,9 @@ fn respond(reply: Reply) -> Result<Response, Problem> {
     match reply {
         Reply::Made(stored) => {
             let spent = crate::idempotency::output::credits(stored.cost_nano);
-            Ok(stored_response(201, stored).with("x-oncepress-credits", spent.to_string()))
+            Ok(stored_response(201, *stored).with("x-oncepress-credits", spent.to_string()))
         }
-        Reply::Replayed(stored) => Ok(stored_response(200, stored)
+        Reply::Replayed(stored) => Ok(stored_response(200, *stored)
             .with("x-idempotency-replayed", "true")
             .with("x-oncepress-credits", "0")),
         Reply::Held { reason, stored, .. } => Err(Problem::new(
@@ -129,8 +129,7 @@ fn respond(reply: Reply) -> Result<Response, Problem> {
 }
 
 /// A stored answer, byte for byte, with the first request's id. It may be large, so it is moved.
-pub fn stored_response(status: u16, stored: Box<Stored>) -> Response {
-    let stored = *stored;
+pub fn stored_response(status: u16, stored: Stored) -> Response {
     let mut response = Response {
         status,
         headers: vec![("content-type".to_owned(), stored.content_type)],

@@ -12,12 +12,11 @@ use crate::app::{App, RunnerError};
 use crate::idempotency::gateway::mark_result;
 use crate::idempotency::live::{Follower, Live, is_large, pointed};
 use crate::idempotency::record::{Job, Settlement};
-use crate::idempotency::recovery::{end_of, recover, settlement_of};
+use crate::idempotency::recovery::{end_of, look_up, recover, settlement_of};
 use crate::idempotency::runner::execute;
 use crate::idempotency::state::State;
 use crate::json_form::{self, json_form};
 use crate::ports::{DbError, Task};
-use crate::store::settle;
 use crate::time::Span;
 
 /// The actor's own durable storage: one record, and one alarm.
@@ -280,10 +279,7 @@ impl Actor {
 
 /// Whether the database still says that this job runs: its end was not recorded anywhere.
 async fn still_running(app: &App, job: &Job) -> bool {
-    let Ok(results) = app.run(settle::load(&job.generation_id)).await else {
-        return true;
-    };
-    match settle::read_load(&results, 0) {
+    match look_up(app, &job.generation_id).await {
         Ok(Some((generation, _))) => {
             generation.state == State::Running && generation.token == job.token
         }
@@ -304,11 +300,8 @@ enum Loaded {
 
 /// The request's body, from the database, where this job still holds the generation.
 async fn load_body(app: &App, job: &Job) -> Result<Loaded, RunnerError> {
-    let results = app
-        .run(settle::load(&job.generation_id))
-        .await
-        .map_err(unreachable)?;
-    match settle::read_load(&results, 0).map_err(unreachable)? {
+    let found = look_up(app, &job.generation_id).await;
+    match found.map_err(unreachable)? {
         Some((generation, body))
             if generation.state == State::Running && generation.token == job.token =>
         {

@@ -4,11 +4,10 @@ use crate::app::{App, RunnerError};
 use crate::idempotency::gateway::run;
 use crate::idempotency::live::{Ended, Feed, Step};
 use crate::idempotency::record::Job;
-use crate::idempotency::recovery::settlement_of;
+use crate::idempotency::recovery::{look_up, settlement_of};
 use crate::idempotency::state::State;
 use crate::limits::LEASE;
 use crate::ports::{DbError, Task};
-use crate::store::settle;
 use crate::time::{Span, Timestamp};
 
 /// Follows one generation: its runner, and where that can't be reached or does not know it, the
@@ -60,8 +59,7 @@ impl Lasting {
     /// No runner knows it: it was settled meanwhile, it waits in the queue, or its claimant died
     /// before it could start it. The same job under the same token is only ever started once.
     async fn look_up(&self) -> Result<Option<Box<dyn Feed>>, DbError> {
-        let results = self.app.run(settle::load(&self.generation_id)).await?;
-        let Some((generation, body)) = settle::read_load(&results, 0)? else {
+        let Some((generation, body)) = look_up(&self.app, &self.generation_id).await? else {
             return Err(DbError::Fatal(
                 "the generation is not in the database".to_owned(),
             ));

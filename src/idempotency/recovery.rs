@@ -44,8 +44,8 @@ pub async fn end_of(app: &App, job: &Job) -> Result<Option<Settlement>, DbError>
     }
 }
 
-/// A generation and its body.
-async fn look_up(app: &App, id: &str) -> Result<Option<(Generation, String)>, DbError> {
+/// A generation and its request's body.
+pub(super) async fn look_up(app: &App, id: &str) -> Result<Option<(Generation, String)>, DbError> {
     let results = app.run(settle::load(id)).await?;
     settle::read_load(&results, 0)
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use oncepress::http::message::Request;
+use oncepress::limits::GEMINI_ANSWER_MAX_BYTES;
 use serde_json::{Value, json};
 
 use crate::calm;
@@ -418,4 +419,34 @@ fn a_large_body_lies_in_r2_only_while_it_is_needed() {
     assert_eq!(world.gemini.billed(), 1);
     world.pass_minutes(1);
     calm(&world);
+}
+
+#[test]
+fn an_answer_over_the_limit_is_unknown_and_keeps_its_key_and_its_credits() {
+    for form in [UNARY, EVENTS] {
+        let world = Setup::default().var("ON_UNKNOWN", "hold").build();
+        let isolate = world.isolate(1);
+        world.gemini.text_bytes.set(GEMINI_ANSWER_MAX_BYTES);
+        let over = ask(&world, &isolate, form, "article 1");
+        let error = match form {
+            UNARY => over.json(),
+            _ => events(&over).pop().unwrap(),
+        };
+        assert_eq!(error["error"]["code"], 503, "{form}");
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains("too large to be stored"), "{message}");
+        let states = "SELECT state || ' ' || reason FROM generations";
+        assert_eq!(
+            world.db.texts(states),
+            ["unknown request_reconciliation_pending"]
+        );
+        let reserved = world.db.integers("SELECT reserved FROM credit_days");
+        assert!(reserved.iter().all(|sum| *sum > 0), "{reserved:?}");
+        assert_eq!(world.db.integers("SELECT spent FROM credit_days"), [0]);
+        world.gemini.text_bytes.set(0);
+        assert_eq!(ask(&world, &isolate, form, "article 1").status, 503);
+        assert_eq!(world.gemini.asked(), 1, "it is not bought again");
+        assert_eq!(ask(&world, &isolate, form, "article 2").status, 200);
+        assert_sound(&world);
+    }
 }

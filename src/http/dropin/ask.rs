@@ -102,10 +102,15 @@ impl Ours {
         let mut faults = Vec::new();
         let mut members = vec![("userPrompt".to_owned(), Json::from("-"))];
         for (header, member) in HEADERS {
-            match single(request, header) {
-                Ok(None) => {}
-                Ok(Some(value)) => members.push(((*member).to_owned(), json(member, value))),
-                Err(fault) => faults.push(fault),
+            let name = header.to_ascii_lowercase();
+            let mut values = request.header_values(&name);
+            match (values.next(), values.next()) {
+                (None, _) => {}
+                (Some(value), None) => {
+                    members.push(((*member).to_owned(), json(member, value.trim())));
+                }
+                // It says two things at once.
+                _ => faults.push(Fault::new(*header, "must be given once")),
             }
         }
         let publish = destinations(request, &mut faults);
@@ -127,15 +132,6 @@ impl Ours {
     }
 }
 
-/// A field's value; one that is repeated says two things at once.
-fn single<'a>(request: &'a Request, header: &'a str) -> Result<Option<&'a str>, Fault> {
-    let mut values = request.header_values(header);
-    match (values.next(), values.next()) {
-        (value, None) => Ok(value.map(str::trim)),
-        _ => Err(Fault::new(shown(header), "must be given once")),
-    }
-}
-
 /// A member of our API's body from a header's text.
 fn json(member: &str, value: &str) -> Json {
     match Number::parse(value) {
@@ -147,7 +143,8 @@ fn json(member: &str, value: &str) -> Json {
 /// `name=target, …`; a target with characters that a header can't hold is percent-encoded. Present
 /// and empty means that nothing is published.
 fn destinations(request: &Request, faults: &mut Vec<Fault>) -> Option<Json> {
-    let mut given = request.header_values(PUBLISH).peekable();
+    let name = PUBLISH.to_ascii_lowercase();
+    let mut given = request.header_values(&name).peekable();
     given.peek()?;
     let mut list = Vec::new();
     for item in given.flat_map(|value| value.split(',')).map(str::trim) {
@@ -163,7 +160,7 @@ fn destinations(request: &Request, faults: &mut Vec<Fault>) -> Option<Json> {
                 ("publisher".to_owned(), Json::from(name)),
                 ("target".to_owned(), Json::from(to.as_str())),
             ])),
-            None => faults.push(Fault::new(shown(PUBLISH), "must be a list of name=target")),
+            None => faults.push(Fault::new(PUBLISH, "must be a list of name=target")),
         }
     }
     Some(Json::Array(list))
@@ -178,18 +175,9 @@ fn by_header(fault: Fault) -> Fault {
         .chain(&[(PUBLISH, "publish")])
         .find(|(_, name)| *name == member);
     Fault {
-        pointer: known.map_or(fault.pointer.clone(), |(header, _)| shown(header)),
+        pointer: known.map_or(fault.pointer.clone(), |(header, _)| (*header).to_owned()),
         ..fault
     }
-}
-
-/// A header's name as it is written: `X-Oncepress-Site`.
-fn shown(header: &str) -> String {
-    let words = header.split('-').map(|word| {
-        let (first, rest) = word.split_at_checked(1).unwrap_or((word, ""));
-        format!("{}{rest}", first.to_ascii_uppercase())
-    });
-    words.collect::<Vec<_>>().join("-")
 }
 
 /// The body as JSON. Its content type does not matter: curl names a wrong one by default.
@@ -225,13 +213,13 @@ fn credits(
 
 /// Our header fields, and the members of our API's body that they stand for.
 const HEADERS: &[(&str, &str)] = &[
-    ("x-oncepress-site", "site"),
-    ("x-oncepress-pipeline", "pipeline"),
-    ("x-oncepress-variant", "variant"),
-    ("x-oncepress-requested-at", "requestedAt"),
-    ("x-oncepress-window-minutes", "windowMinutes"),
+    ("X-Oncepress-Site", "site"),
+    ("X-Oncepress-Pipeline", "pipeline"),
+    ("X-Oncepress-Variant", "variant"),
+    ("X-Oncepress-Requested-At", "requestedAt"),
+    ("X-Oncepress-Window-Minutes", "windowMinutes"),
 ];
-const PUBLISH: &str = "x-oncepress-publish";
+const PUBLISH: &str = "X-Oncepress-Publish";
 /// Site and pipeline where neither the request nor its key names one.
 const DEFAULT_NAME: &str = "default";
 

@@ -11,10 +11,10 @@ use crate::app::{App, RunnerError};
 use crate::error::Problem;
 use crate::gemini::sse::event;
 use crate::http::dropin::form::{Form, Writer};
-use crate::http::dropin::{ended, unknown};
+use crate::http::dropin::{ended, failed};
 use crate::http::message::{Body, Response};
 use crate::idempotency::follow::Lasting;
-use crate::idempotency::gateway::{failure, followed, pending};
+use crate::idempotency::gateway::{followed, pending};
 use crate::idempotency::live::{Feed, Live, Step};
 use crate::idempotency::record::Settlement;
 use crate::limits::{
@@ -174,12 +174,7 @@ impl Stream {
         };
         let kept = self.kept.take();
         followed(&self.app, &self.run.mark, self.caught(), &end, kept);
-        let id = &self.run.generation_id;
-        match (rest, &end) {
-            (Some(rest), _) => rest,
-            (None, Settlement::Unknown { .. }) => self.error(&unknown(id, end)),
-            (None, _) => self.error(&failure(id, end)),
-        }
+        rest.unwrap_or_else(|| self.error(&failed(&self.run.generation_id, end)))
     }
 
     fn error(&mut self, problem: &Problem) -> String {

@@ -116,13 +116,14 @@ fn ended(form: Form, run: &live::Run, end: Settlement) -> Result<Response, Probl
     match end {
         Settlement::Generated { stored } => Ok(whole(form, stored, run.made)),
         Settlement::Held { reason, stored } => Ok(held(form, stored, &reason, run.made)),
-        end @ Settlement::Unknown { .. } => Err(unknown(&run.generation_id, end)),
-        end @ Settlement::Failed { .. } => Err(failure(&run.generation_id, end)),
+        end @ (Settlement::Unknown { .. } | Settlement::Failed { .. }) => {
+            Err(failed(&run.generation_id, end))
+        }
     }
 }
 
-/// An unknown outcome, with what is known of it.
-fn unknown(generation_id: &str, end: Settlement) -> Problem {
+/// A failure; an unknown outcome with what is known of it.
+fn failed(generation_id: &str, end: Settlement) -> Problem {
     let detail = match &end {
         Settlement::Unknown { detail } => detail.clone(),
         _ => String::new(),
@@ -138,7 +139,7 @@ fn unknown(generation_id: &str, end: Settlement) -> Problem {
 fn whole(form: Form, mut stored: Box<Stored>, made: bool) -> Response {
     form.shape(&mut stored);
     let cost_nano = stored.cost_nano;
-    let response = stored_response(200, stored);
+    let response = stored_response(200, *stored);
     if !made {
         return response
             .with("x-idempotency-replayed", "true")

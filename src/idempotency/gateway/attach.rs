@@ -11,12 +11,11 @@ use crate::error::Problem;
 use crate::idempotency::follow::Lasting;
 use crate::idempotency::live::{Feed, Step};
 use crate::idempotency::record::{Generation, Job, Settlement, Surface};
-use crate::idempotency::recovery::settlement_of;
+use crate::idempotency::recovery::{look_up, settlement_of};
 use crate::idempotency::state::State;
 use crate::limits::WAIT_MAX;
 use crate::metrics::Cause;
 use crate::ports::DbError;
-use crate::store::settle;
 use crate::time::Span;
 
 /// Waits for a running generation; one whose runner never started is started here.
@@ -92,9 +91,8 @@ async fn attach_to_publish(
     if let Settlement::Failed { .. } | Settlement::Unknown { .. } = end {
         return Err(failure(id, end));
     }
-    let failed = |error: DbError| store_problem(app, &error);
-    let results = app.run(settle::load(id)).await.map_err(failed)?;
-    match settle::read_load(&results, 0).map_err(failed)? {
+    let found = look_up(app, id).await;
+    match found.map_err(|error| store_problem(app, &error))? {
         Some((holder, _)) if holder.state == State::Held => held_again(app, &holder).await,
         Some((holder, _)) => replay(app, asked, keys, &holder, None).await,
         None => Err(pending(id)),
@@ -123,9 +121,7 @@ async fn start_or_read(app: &App, id: &str, wait: Span) -> Result<Option<Settlem
     let failed = |error: DbError| store_problem(app, &error);
     let until = app.now().plus(wait);
     loop {
-        let results = app.run(settle::load(id)).await.map_err(failed)?;
-        let found = settle::read_load(&results, 0).map_err(failed)?;
-        let Some((generation, body)) = found else {
+        let Some((generation, body)) = look_up(app, id).await.map_err(failed)? else {
             return Err(pending(id));
         };
         if generation.state != State::Running {
@@ -154,11 +150,8 @@ async fn poll(app: &App, id: &str, wait: Span) -> Result<Option<Settlement>, Pro
             return Ok(None);
         }
         app.clock.sleep(POLL).await;
-        let results = app
-            .run(settle::load(id))
-            .await
-            .map_err(|e| store_problem(app, &e))?;
-        let found = settle::read_load(&results, 0).map_err(|e| store_problem(app, &e))?;
+        let found = look_up(app, id).await;
+        let found = found.map_err(|error| store_problem(app, &error))?;
         let Some((generation, _)) = found else {
             return Err(pending(id));
         };

@@ -8,6 +8,11 @@ export function option(name, fallback) {
   return value;
 }
 
+export function word(name, fallback) {
+  const at = process.argv.indexOf(`--${name}`);
+  return at < 0 ? fallback : process.argv[at + 1];
+}
+
 /** The smallest value that is not below `share` of them; `sorted` goes up. */
 export function percentile(sorted, share) {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)];

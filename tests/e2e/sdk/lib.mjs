@@ -33,8 +33,9 @@ export function clients({ worker, client }, url = worker.url) {
   };
 }
 
-export function genai(baseUrl, apiKey, headers = {}) {
-  const sdk = new GoogleGenAI({ apiKey, httpOptions: { baseUrl, headers, retryOptions: {} } });
+export function genai(baseUrl, apiKey, headers = {}, retryOptions = {}) {
+  const httpOptions = { baseUrl, headers, ...(retryOptions && { retryOptions }) };
+  const sdk = new GoogleGenAI({ apiKey, httpOptions });
   const asked = (text, more) => ({ model: MODEL, contents: text, ...more });
   return {
     sdk,

@@ -25,7 +25,7 @@ export async function setMeasuredStage(name) {
 }
 
 /** Resident memory of the Worker's own workerd: of wrangler's descendants, the largest. */
-function resident({ port }) {
+export function resident({ port }) {
   const table = execFileSync("ps", ["-eo", "pid=,ppid=,rss=,args="], {
     encoding: "utf8",
     maxBuffer: 16 * 1024 * 1024,

@@ -1,6 +1,7 @@
 // Streams that are cut, followed, large or many.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 
 import { GoogleGenAI } from "@google/genai";
@@ -28,6 +29,8 @@ before(async () => {
 });
 after(() => stage?.close());
 
+/** `GEMINI_ANSWER_MAX_BYTES` of src/limits.rs. */
+const ANSWER_MAX_BYTES = 8 * 1_048_576;
 const SENTENCE = "日本語の文章、絵文字🎉👩‍👩‍👧と記号。";
 
 async function read(path, body, headers) {
@@ -162,6 +165,26 @@ test("a megabyte comes whole, live and in the replay", async () => {
   const unary = await read(UNARY, contents(text));
   assert.equal(sha256(textOf([JSON.parse(unary.text)])), sha256(said));
   assert.equal(await stage.fakes.billed(tag), 1);
+});
+
+test("an answer over the limit ends as one of unknown outcome, and takes nobody else along", async () => {
+  const beside = prompt("[[fault:size:1000000]]");
+  const other = read(STREAM, contents(beside.text));
+  for (const path of [UNARY, STREAM]) {
+    for (const chunks of [1, 200]) {
+      const { tag, text } = prompt();
+      await stage.fakes.script("gemini", tag, { size: ANSWER_MAX_BYTES + 1, chunks });
+      const over = await read(path, contents(text));
+      const [last] = over.status === 200 ? events(over.text).slice(-1) : [JSON.parse(over.text)];
+      assert.equal(last.error.code, 503, JSON.stringify(last.error));
+      assert.match(last.error.message, /too large to be stored/);
+      assert.equal((await read(path, contents(text))).status, 503, "its key is bound");
+      assert.equal((await stage.fakes.asked(tag)).length, 1, "and it is not bought again");
+    }
+  }
+  assert.ok(Buffer.byteLength((await other).text) > 1_000_000);
+  const log = await readFile(stage.worker.log, "utf8");
+  assert.doesNotMatch(log, /panicked|RuntimeError|memory limit/);
 });
 
 describe("answers other than text", () => {
