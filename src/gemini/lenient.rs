@@ -1,7 +1,8 @@
 //! JSON as Gemini's clients read it: a `\u` escape of half a character is no reason to refuse it.
 //!
 //! JavaScript and Python accept such a half, and RFC 8259 leaves open what it means. An answer that
-//! was paid for must not be lost by it: it reads as U+FFFD here, and is passed on as it came.
+//! was paid for must not be lost by it: it reads as U+FFFD here, and is passed on as it came. Two halves
+//! in two chunks are not joined: Gemini's texts are UTF-8 before they are JSON, and hold no halves.
 //!
 //! ```
 //! use oncepress::gemini::lenient::parse;

@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { after, before, describe, test } from "node:test";
 
+import { sleep } from "../lib/wait.mjs";
 import { clients, genai, prompt, setSdkStage, vercel } from "./lib.mjs";
 import { Python, missingPython } from "./python.mjs";
 
@@ -58,6 +59,8 @@ const FAILURES = {
   "no finishReason": `${data(A)}\r\n\r\n`,
   "an empty body": "",
 };
+/** A sign of life comes after 15 s. */
+const SILENCE_MS = 17_000;
 /** So many bytes are sent at a time. */
 const SIZES = [1, 7, Infinity];
 
@@ -75,8 +78,9 @@ class Framing {
     return framing;
   }
 
-  say(tag, body, size) {
-    this.#bodies.set(tag, { body: Buffer.from(body), size });
+  /** Answers what has `tag` in it, in pieces of so many bytes, with a pause after the first. */
+  say(tag, body, size, pauseMs = 0) {
+    this.#bodies.set(tag, { body: Buffer.from(body), size, pauseMs });
   }
 
   async #answer(request, response) {
@@ -84,13 +88,13 @@ class Framing {
     for await (const piece of request) pieces.push(piece);
     const [tag] = /tag-[0-9a-f]{12}/.exec(Buffer.concat(pieces).toString());
     this.asked.set(tag, (this.asked.get(tag) ?? 0) + 1);
-    const { body, size } = this.#bodies.get(tag);
+    const { body, size, pauseMs } = this.#bodies.get(tag);
     response.socket.setNoDelay(true);
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.flushHeaders();
     for (let at = 0; at < body.length; at += size) {
       response.write(body.subarray(at, at + size));
-      await new Promise(setImmediate);
+      await (at === 0 && pauseMs > 0 ? sleep(pauseMs) : new Promise(setImmediate));
     }
     response.end();
   }
@@ -154,6 +158,16 @@ for (const name of Object.keys(CLIENTS)) {
         });
       });
     }
+
+    test("a silence in mid-stream that is longer than the Worker's patience", async () => {
+      const { tag, text } = prompt("Say it.");
+      const first = `${data(A)}\r\n\r\n`;
+      gemini.say(tag, `${first}${data(B)}\r\n\r\n`, Buffer.byteLength(first), SILENCE_MS);
+      const client = CLIENTS[name]();
+      assert.equal((await client.stream(text)).text, "a🎉b");
+      assert.equal((await client.stream(text)).text, "a🎉b");
+      assert.equal(gemini.asked.get(tag), 1);
+    });
 
     for (const [what, body] of Object.entries(FAILURES)) {
       test(`${what}: an error, and not asked again`, async () => {

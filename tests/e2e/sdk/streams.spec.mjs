@@ -6,6 +6,7 @@ import { after, before, describe, test } from "node:test";
 
 import { GoogleGenAI } from "@google/genai";
 
+import { Client } from "../lib/client.mjs";
 import { waitFor } from "../lib/wait.mjs";
 import { Cutting } from "./cutting.mjs";
 import {
@@ -87,6 +88,25 @@ describe("a stream that its caller lost", () => {
     assert.equal(published.text, textOf(events(retry.text)));
     assert.equal(await stage.fakes.billed(tag), 1);
   });
+});
+
+test("an SDK that knows nothing of Oncepress publishes by its key's defaults", async () => {
+  const { tag, text } = prompt();
+  const defaults = {
+    site: "shop",
+    pipeline: "weekly",
+    publish: [{ publisher: "files", target: `${tag}.md` }],
+  };
+  const client = await Client.create(stage.worker, "acme", { defaults });
+  const { text: said } = await genai(stage.worker.url, client.key).stream(text);
+  const published = await waitFor("the object", async () => {
+    const object = await stage.worker.r2(`files/${tag}.md`);
+    return object.found && object;
+  });
+  assert.equal(published.text, said);
+  const { items } = (await client.call("GET", "/api/v1/generations?limit=1&site=shop")).json;
+  assert.equal(items[0].pipeline, "weekly");
+  assert.equal(await stage.fakes.billed(tag), 1);
 });
 
 test("a duplicate of a running stream follows it live from its first byte", async () => {
