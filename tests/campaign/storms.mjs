@@ -58,7 +58,7 @@ async function control() {
   const main = join(ROOT, "tests", "campaign", "lib", `${kind}-worker.mjs`);
   const worker = await Worker.start("storms", { bindings: { main } });
   const asked = async () => {
-    const answer = await worker.fetch("/", { method: "POST", body: BODY });
+    const answer = await worker.fetch("/v1/stream", { method: "POST", body: BODY });
     const { length } = await answer.text();
     if (length < BYTES) throw new Error(`${answer.status} ${length}`);
   };
