@@ -74,16 +74,21 @@ fn due_rows_are_a_range_of_their_index() {
 }
 
 #[test]
-fn a_serial_lane_is_looked_up_in_the_index_of_its_leased_rows() {
+fn busy_lanes_are_read_from_the_index_of_leased_rows_and_rows_in_one_pass() {
     let world = World::new();
     let lease = Lease::new("t".to_owned(), world.now());
-    let statement = leases::lease_serial(&[("dlv_1", "lane")], &lease, world.now());
-    assert_no_scan(&world, &statement);
-    let plan = world.db.plan(&statement).join("\n");
-    assert!(
-        plan.contains("INDEX deliveries_in_serial_lane (serial_lane=?)"),
-        "{plan}"
-    );
+    let rows = "SEARCH deliveries USING INDEX sqlite_autoindex_deliveries_1 (id=?)";
+    let lanes = "SEARCH o USING INDEX deliveries_in_serial_lane (serial_lane>?)";
+    let serial = leases::lease_serial(&[("dlv_1", "lane")], &lease, world.now());
+    for (statement, wanted) in [
+        (leases::busy_lanes(&lease, world.now()), [lanes].as_slice()),
+        (serial, &[rows, lanes, lanes]),
+    ] {
+        let plan = world.db.plan(&statement);
+        let is_step = |step: &&str| step.contains("INDEX");
+        let steps = plan.iter().map(String::as_str).filter(is_step);
+        assert_eq!(steps.collect::<Vec<_>>(), wanted);
+    }
 }
 
 #[test]
