@@ -111,6 +111,7 @@ fn neither_ticks_nor_purges_nor_looks_at_one_row_read_a_whole_table() {
     statements.extend(deliveries::requeue("dlv_1", Some("acme"), now));
     statements.extend(deliveries::cancel("dlv_1", None, now));
     statements.extend(generations::find("gen_1", Some("acme")));
+    statements.push(oncepress::store::alerts::lease("t", 4, now));
     statements.push(leases::held(&["dlv_1"], "t"));
     statements.push(leases::remember("dlv_1", "t", "x"));
     for statement in &statements {
