@@ -143,7 +143,10 @@ fn what_was_opened_under_a_clock_hours_ahead_is_told_once_the_clock_is_right() {
     world.pass(Span::from_millis(-hours.millis()));
     dead(&world, "q");
     told(&world);
-    assert_eq!(titles(&world), ["1 delivery is not tried again (default/s/p)"]);
+    assert_eq!(
+        titles(&world),
+        ["1 delivery is not tried again (default/s/p)"]
+    );
     told(&world);
     assert_eq!(titles(&world).len(), 1, "once; what is opened now gathers");
     minutes(&world, 6);
