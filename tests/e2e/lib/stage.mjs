@@ -97,6 +97,17 @@ class Stage {
     });
   }
 
+  /**
+   * Waits until no attempt at a delivery of the generation is under way: time that passes meanwhile
+   * would end its lease, and somebody would try it once more.
+   */
+  async unleased(id) {
+    const leased =
+      "SELECT COUNT(*) AS n FROM deliveries WHERE generation_id = ? AND lease_token IS NOT NULL";
+    const idle = async () => (await this.worker.sql(leased, id))[0].n === 0;
+    await waitFor(`the attempts at the deliveries of ${id}`, idle);
+  }
+
   /** What was published to the R2 destination under the tag. */
   async published(tag) {
     return (await this.worker.r2Keys()).filter(
