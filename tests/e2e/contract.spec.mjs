@@ -8,6 +8,7 @@ import { after, test } from "node:test";
 
 import { Client, send } from "./lib/client.mjs";
 import { setStage, uniqueTag, varsFor } from "./lib/stage.mjs";
+import { minuteWith } from "./lib/wait.mjs";
 import { ADMIN_TOKEN } from "./lib/worker.mjs";
 
 const FOLDER = new URL("../contract/transcripts/", import.meta.url);
@@ -42,6 +43,7 @@ async function replay({ given, request, expect, billed }) {
     clients: { acme: stage.client },
   };
   try {
+    if (given.some(({ rateLimit }) => rateLimit !== undefined)) await minuteWith(10_000);
     for (const step of given) await STEPS[stepName(step)]?.(scene, step);
     check(scene, expect, await act(scene, request));
     if (billed !== undefined)

@@ -11,6 +11,7 @@ import { waitFor } from "./lib/wait.mjs";
 let stage;
 before(async () => {
   stage = await setStage("quotas");
+  await stage.atNoon();
   // The first request of an isolate looks up the API key and the environment's name.
   await stage.client.generate(stage.request().body);
 });

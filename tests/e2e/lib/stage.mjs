@@ -60,6 +60,16 @@ class Stage {
       : await Client.create(this.worker, "acme");
   }
 
+  /**
+   * Moves the clock to a minute after the next noon in UTC, far from where a day, its credits and
+   * its digest begin: for what must not depend on the time at which the tests happen to run.
+   */
+  atNoon() {
+    const { worker } = this;
+    const [day, minute] = [86_400_000, 60_000];
+    return worker.clock(Math.ceil(worker.now / day) * day + 721 * minute - Date.now());
+  }
+
   /** Ends everything, and sees that no statement was one that the database does not understand. */
   async close() {
     await Promise.all([this.worker?.stop(), this.fakes?.stop()]);
