@@ -213,8 +213,7 @@ class Audit {
 const tagOf = ({ promptStart }) => promptStart.split(" ")[0];
 
 /** When the fake had said all, if nobody stopped it. */
-const answeredAt = ({ at, fault }) =>
-  Date.parse(at) + (fault?.delay ?? 0) + 8 * (fault?.drip ?? 0);
+const answeredAt = ({ at, fault }) => Date.parse(at) + (fault?.delay ?? 0) + 8 * (fault?.drip ?? 0);
 
 // The fake's ledger says which fault a request met: these end the answer by themselves.
 const cutsItself = (fault) =>
