@@ -109,7 +109,14 @@ async function stageFor(given) {
 async function openStage(name, { moved: _moved, ...options }) {
   // A misconfigured Worker has no accounts, and answers nobody.
   const misconfigured = options.vars?.STALE_MINUTES !== undefined;
-  return setStage(name, { ...options, withoutClient: misconfigured, publishers: PUBLISHERS });
+  const stage = await setStage(name, {
+    ...options,
+    withoutClient: misconfigured,
+    publishers: PUBLISHERS,
+  });
+  // Some sum up by the day.
+  await stage.atNoon();
+  return stage;
 }
 
 const PUBLISHERS = (fakes) => ({
