@@ -159,6 +159,20 @@ export class Worker {
     return (await this.e2e("GET", `journal?since=${since}`)).entries;
   }
 
+  /**
+   * Waits until nothing has happened for longer than an isolate gathers its counts, which it writes
+   * a second after some answer: nothing of an earlier request falls into what is counted next.
+   */
+  quiet() {
+    let length = -1;
+    const same = async () => {
+      const before = length;
+      ({ length } = await this.e2e("GET", "journal"));
+      return length === before;
+    };
+    return waitFor("the Worker to be quiet", same, { everyMs: 1_500 });
+  }
+
   async sql(sql, ...params) {
     return (await this.e2e("POST", "sql", { sql, params })).rows;
   }
