@@ -10,6 +10,7 @@ import { setStage } from "./lib/stage.mjs";
 let stage;
 before(async () => {
   stage = await setStage("quotas");
+  await stage.atNoon();
   // The first request of an isolate looks up the API key and the environment's name.
   await stage.client.generate(stage.request().body);
 });

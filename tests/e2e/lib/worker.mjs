@@ -131,7 +131,12 @@ export class Worker {
     await this.e2e("POST", "clock", { offsetMs });
   }
 
-  /** The same, from the next boot on. */
+  /** Stops the product's clock at a moment, until `clock` sets it going again. */
+  stopClock(at) {
+    return this.e2e("POST", "stop-clock", { at });
+  }
+
+  /** As `clock`, from the next boot on. */
   clockAtBoot(offsetMs) {
     this.#clockMs = offsetMs;
   }
