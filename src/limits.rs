@@ -54,11 +54,11 @@ pub const OUTPUT_INLINE_MAX_BYTES: usize = 262_144;
 /// (developers.cloudflare.com/d1/platform/limits), and no local run enforces it.
 pub const D1_TEXT_MAX_BYTES: usize = 1_500_000;
 /// Largest answer of Gemini that is read. One of 65,536 tokens has half a MiB, with pictures some
-/// more; one of 8 MiB costs 44 MiB of an isolate's 128 MB, four at once 70 (docs/DEFAULTS.md).
+/// more; one of 8 MiB costs 44 MiB of an isolate's 128 MB (docs/DEFAULTS.md).
 pub const GEMINI_ANSWER_MAX_BYTES: usize = 8 * 1_048_576;
 /// What the running answers of an isolate may hold together before only the oldest reads on: each
 /// held byte costs two or three, and those of one answer up to six, as it is taken apart.
-pub const ANSWERS_HELD_MAX_BYTES: usize = 24 * 1_048_576;
+pub const ANSWERS_HELD_MAX_BYTES: usize = 12 * 1_048_576;
 /// What a stream's handler keeps of an answer for the isolate's cache; also the largest output that
 /// a generation's actor remembers after its end. 200 at once are 12.5 MiB.
 pub const STREAM_KEPT_MAX_BYTES: usize = 65_536;

@@ -7,7 +7,6 @@
 
 import { join } from "node:path";
 
-import { freePort } from "../e2e/lib/process.mjs";
 import { ROOT } from "../e2e/lib/paths.mjs";
 import { sleep } from "../e2e/lib/wait.mjs";
 import { Worker } from "../e2e/lib/worker.mjs";
@@ -20,7 +19,6 @@ const kind = word("worker", "product");
 const BYTES = 12_288;
 const BODY = "x".repeat(500);
 
-process.env.E2E_INSPECTOR_PORT = String(await freePort());
 const stage = kind === "product" ? await setMeasuredStage("storms") : await control();
 try {
   await report(0, 0);
@@ -48,9 +46,8 @@ async function one() {
 
 async function report(storm, ms) {
   const { wasm, runners } = stage.memory ? await stage.memory() : {};
-  const heap = await v8Heap(process.env.E2E_INSPECTOR_PORT);
   const figures = { storm, seconds: Math.round(ms / 100) / 10, resident: resident(stage.worker) };
-  console.log(JSON.stringify({ ...figures, wasm, heap, runners }));
+  console.log(JSON.stringify({ ...figures, wasm, runners }));
 }
 
 /** A Worker without code of ours, on the same wrangler with the same stores. */
@@ -63,29 +60,4 @@ async function control() {
     if (length < BYTES) throw new Error(`${answer.status} ${length}`);
   };
   return { worker, one: asked, close: () => worker.stop() };
-}
-
-/** V8's heap after a collection, in MiB, by workerd's inspector; the largest of its isolates. */
-async function v8Heap(port) {
-  const targets = await (await fetch(`http://127.0.0.1:${port}/json`)).json();
-  const sizes = await Promise.all(targets.map(heapOf));
-  return Math.max(...sizes.filter((size) => size !== undefined));
-}
-
-function heapOf({ webSocketDebuggerUrl }) {
-  return new Promise((resolve) => {
-    const socket = new WebSocket(webSocketDebuggerUrl);
-    const ask = (id, method) => socket.send(JSON.stringify({ id, method }));
-    const late = setTimeout(() => socket.close(), 10_000);
-    socket.onopen = () => ask(1, "HeapProfiler.collectGarbage");
-    socket.onclose = socket.onerror = () => resolve(undefined);
-    socket.onmessage = ({ data }) => {
-      const { id, result } = JSON.parse(data);
-      if (id === 1) ask(2, "Runtime.getHeapUsage");
-      if (id !== 2) return;
-      clearTimeout(late);
-      resolve(Math.round((result.usedSize / 1024 / 1024) * 10) / 10);
-      socket.close();
-    };
-  });
 }
