@@ -53,7 +53,7 @@ async function report(storm, ms) {
 /** A Worker without code of ours, on the same wrangler with the same stores. */
 async function control() {
   const main = join(ROOT, "tests", "campaign", "lib", `${kind}-worker.mjs`);
-  const worker = await Worker.start("storms", { bindings: { main } });
+  const worker = await Worker.start(`storms-${kind}`, { bindings: { main } });
   const asked = async () => {
     const answer = await worker.fetch("/v1/stream", { method: "POST", body: BODY });
     const { length } = await answer.text();
