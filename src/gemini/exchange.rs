@@ -31,6 +31,7 @@ pub struct Exchange {
     assembler: Assembler,
     chunks: usize,
     bytes: usize,
+    bytes_max: usize,
     refusal: Vec<u8>,
     error: Option<GoogleError>,
     candidates: usize,
@@ -49,6 +50,7 @@ impl Exchange {
             assembler: Assembler::default(),
             chunks: 0,
             bytes: 0,
+            bytes_max: GEMINI_ANSWER_MAX_BYTES,
             refusal: Vec::new(),
             error: None,
             candidates: 0,
@@ -92,9 +94,7 @@ impl Exchange {
     /// Whether the rest of the body can still change the outcome.
     pub fn wants_more(&self) -> bool {
         if self.is_success() {
-            self.error.is_none()
-                && self.reader.fault().is_none()
-                && self.bytes <= GEMINI_ANSWER_MAX_BYTES
+            self.error.is_none() && self.reader.fault().is_none() && self.bytes <= self.bytes_max
         } else {
             self.refusal.len() < ERROR_BODY_MAX_BYTES
         }
@@ -127,7 +127,7 @@ impl Exchange {
                 error::after_output(error)
             });
         }
-        let oversized = self.bytes > GEMINI_ANSWER_MAX_BYTES;
+        let oversized = self.bytes > self.bytes_max;
         let end = self.reader.finish();
         let mut answer = self.assembler.finish();
         let ended_cleanly = cut.is_none() && matches!(end, End::Whole | End::Between);
@@ -151,6 +151,15 @@ impl Exchange {
     fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
+}
+
+/// Reads a stored answer again; `None` where it is none. It was within the bound as it came: as it is
+/// stored it may be longer, and the bound may have been another.
+pub fn reread(stored: &str, now: Timestamp) -> Option<Assembled> {
+    let mut exchange = Exchange::begin(200, &[]);
+    exchange.bytes_max = usize::MAX;
+    exchange.push(stored.as_bytes());
+    exchange.end(None, now).ok()
 }
 
 /// Whether an answer without a reason to end is Gemini's at all, and not some other JSON.

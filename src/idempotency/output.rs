@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::config::{GateRefusal, NearDuplicates};
 use crate::gemini::answer::Assembled;
 use crate::gemini::error::{Failure, transport};
-use crate::gemini::exchange::Exchange;
+use crate::gemini::exchange::reread;
 use crate::gemini::fitness::{Expectation, Fitness, Form, HeldReason, Hop, Purpose};
 use crate::gemini::request::{candidates, upstream_request};
 use crate::gemini::usage::Usage;
@@ -167,9 +167,7 @@ fn held(
 
 /// Why an answer that was bought to be passed on only is not fit to publish; `None` where it is.
 pub fn unfit(app: &App, generation: &Generation, body: &str) -> Option<&'static str> {
-    let mut exchange = Exchange::begin(200, &[]);
-    exchange.push(body.as_bytes());
-    let Ok(answer) = exchange.end(None, app.now()) else {
+    let Some(answer) = reread(body, app.now()) else {
         return Some(HeldReason::Incomplete.code());
     };
     held(app, &Job::of(generation), Purpose::Publish, &answer).map(|(code, _)| code)

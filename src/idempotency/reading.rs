@@ -159,6 +159,8 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::limits::GEMINI_ANSWER_MAX_BYTES;
+    use crate::outbox::attempt::output_text;
     use crate::ports::{ByteSource, Task};
 
     /// Notes what it is given; remembers it for the run or not.
@@ -240,5 +242,21 @@ mod tests {
                 assert_eq!(passed_on(&chunks, remembers), (passed.clone(), all));
             }
         }
+    }
+
+    #[test]
+    fn what_came_within_the_bound_can_be_published_though_it_is_longer_as_it_is_stored() {
+        let bare = |chunk: String| chunk.replace("\r\n", "\n");
+        let mut chunks = vec![bare(chunk("a", "null")); 1_000];
+        let last = bare(chunk("b", "\"STOP\""));
+        let frame = bare(chunk("c", "null")).len() - 1;
+        let others = chunks.concat().len() + frame + last.len();
+        let filling = "c".repeat(GEMINI_ANSWER_MAX_BYTES - others);
+        chunks.extend([bare(chunk(&filling, "null")), last]);
+        assert_eq!(chunks.concat().len(), GEMINI_ANSWER_MAX_BYTES);
+        let (_, stored) = passed_on(&chunks, false);
+        assert!(stored.len() > GEMINI_ANSWER_MAX_BYTES);
+        let text = output_text(Surface::Stream, &stored, Timestamp::default()).unwrap();
+        assert_eq!(text.len(), 1_000 + filling.len() + 1);
     }
 }

@@ -1,7 +1,7 @@
 //! One attempt at one delivery: steps its publication and carries the effects out.
 
 use crate::app::App;
-use crate::gemini::exchange::Exchange;
+use crate::gemini::exchange::reread;
 use crate::idempotency::record::{Generation, Surface};
 use crate::outbox::budget::Share;
 use crate::outbox::decide::Ending;
@@ -23,11 +23,7 @@ pub fn output_text(surface: Surface, body: &str, now: Timestamp) -> Option<Strin
                 .as_str()
                 .map(str::to_owned)
         }
-        Surface::Generate | Surface::Stream => {
-            let mut exchange = Exchange::begin(200, &[]);
-            exchange.push(body.as_bytes());
-            exchange.end(None, now).ok().map(|answer| answer.text)
-        }
+        Surface::Generate | Surface::Stream => reread(body, now).map(|answer| answer.text),
     }
 }
 
