@@ -111,6 +111,8 @@ impl Actor {
         if record.is_some_and(|record| record.job.token == job.token) {
             return Ok(());
         }
+        // Before anybody follows the new run: its answer is another.
+        self.live.restart();
         let record = Record {
             job,
             sent: false,
@@ -245,7 +247,6 @@ impl Actor {
     }
 
     fn body(&self, token: &str) -> Option<String> {
-        self.live.restart();
         let mut memory = self.memory.borrow_mut();
         memory
             .body

@@ -68,7 +68,7 @@ impl Live {
         self.0.borrow_mut().ended = None;
     }
 
-    /// Forgets what an earlier try streamed.
+    /// Forgets what an earlier run streamed.
     pub fn restart(&self) {
         self.0.borrow_mut().streamed.clear();
     }

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use oncepress::http::message::Request;
+use oncepress::idempotency::record::Job;
+use oncepress::json_form;
 use oncepress::limits::GEMINI_ANSWER_MAX_BYTES;
+use oncepress::time::Span;
 use serde_json::{Value, json};
 
 use crate::calm;
@@ -449,4 +452,23 @@ fn an_answer_over_the_limit_is_unknown_and_keeps_its_key_and_its_credits() {
         assert_eq!(ask(&world, &isolate, form, "article 2").status, 200);
         assert_sound(&world);
     }
+}
+
+#[test]
+fn who_follows_a_run_before_it_begins_gets_nothing_of_what_the_cut_one_streamed() {
+    let world = Setup::default().var("ON_UNKNOWN", "hold").build();
+    let isolate = world.isolate(1);
+    world.gemini.then(&[Act::CutMiddle]);
+    ask(&world, &isolate, EVENTS, "article 1");
+    let (id, record) = world.actors.records().remove(0);
+    let record: Value = serde_json::from_str(&record.unwrap()).unwrap();
+    let job = record["job"].to_string().replace("tok_", "tok_again_");
+    let job: Job = json_form::read(&job).unwrap();
+    let _started = world.call_actor(&id, |actor, app| {
+        Box::pin(async move { actor.start(&app, job, String::new(), Span::default()).await })
+    });
+    let mut follower = world.follow_actor(&id, 0);
+    world.pass_ms(1);
+    let steps: Vec<_> = std::iter::from_fn(|| follower.try_recv().ok()).collect();
+    assert_eq!(steps, [Ok(None)], "it follows, and nothing has come");
 }
