@@ -76,7 +76,7 @@ pub fn add(event: &Event<'_>, now: Timestamp) -> Statement {
            count = count + excluded.count, topic = COALESCE(excluded.topic, topic), \
            detail = COALESCE(excluded.detail, detail), \
            original_at = COALESCE(excluded.original_at, original_at), \
-           newest_at = MAX(newest_at, excluded.newest_at)",
+           newest_at = excluded.newest_at",
         vec![
             text(event.kind),
             text(event.account),

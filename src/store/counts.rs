@@ -112,4 +112,4 @@ SELECT 'duplicate', value ->> 0, value ->> 2, value ->> 3, value ->> 6, value ->
 WHERE value ->> 6 > 0 AND NOT EXISTS (SELECT 1 FROM flushes WHERE token = ?1) \
 ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
   count = count + excluded.count, topic = COALESCE(excluded.topic, topic), \
-  original_at = excluded.original_at, newest_at = MAX(newest_at, excluded.newest_at)";
+  original_at = excluded.original_at, newest_at = excluded.newest_at";

@@ -104,7 +104,7 @@ pub fn alert_stale(threshold: Timestamp, now: Timestamp, limit: usize) -> Vec<St
                GROUP BY account, site, pipeline) WHERE true \
              ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET \
                count = count + excluded.count, topic = excluded.topic, \
-               newest_at = MAX(newest_at, excluded.newest_at)",
+               newest_at = excluded.newest_at",
             vec![
                 integer(threshold.millis()),
                 integer(now.millis()),
