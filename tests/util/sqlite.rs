@@ -22,7 +22,7 @@ thread_local! {
 pub struct Sqlite(
     Option<Connection>,
     RefCell<&'static [Rewrite]>,
-    RefCell<BTreeMap<String, Work>>,
+    RefCell<Option<BTreeMap<String, Work>>>,
 );
 
 /// What SQLite did for one text of a statement: instructions of its virtual machine stand for rows
@@ -101,13 +101,15 @@ impl Sqlite {
         results
     }
 
-    /// What the service had done since the last look, by a statement's text.
+    /// What the service had done since the last look, by a statement's text; the first look begins
+    /// the count.
     pub fn work(&self) -> BTreeMap<String, Work> {
-        self.2.take()
+        self.2.replace(Some(BTreeMap::new())).unwrap_or_default()
     }
 
     fn add(&self, sql: &str, steps: i32, scanned: i32) {
-        let mut all = self.2.borrow_mut();
+        let mut counted = self.2.borrow_mut();
+        let Some(all) = counted.as_mut() else { return };
         if !all.contains_key(sql) {
             all.insert(sql.to_owned(), Work::default());
         }
@@ -188,7 +190,7 @@ impl Sqlite {
 
     /// A question of a test's own, outside the service.
     pub fn query(&self, sql: &str) -> Vec<Vec<(String, SqlValue)>> {
-        let kept = self.work();
+        let kept = self.2.take();
         let found = self.one(sql, &[]);
         self.2.replace(kept);
         found.unwrap_or_else(|error| panic!("{error}: {sql}")).rows
