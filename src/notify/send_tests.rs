@@ -135,6 +135,22 @@ fn nothing_is_said_before_a_bundle_closes_and_nothing_twice() {
 }
 
 #[test]
+fn what_was_opened_under_a_clock_hours_ahead_is_told_once_the_clock_is_right() {
+    let world = world();
+    let hours = Span::from_hours(8);
+    world.pass(hours);
+    dead(&world, "p");
+    world.pass(Span::from_millis(-hours.millis()));
+    dead(&world, "q");
+    told(&world);
+    assert_eq!(titles(&world), ["1 delivery is not tried again (default/s/p)"]);
+    told(&world);
+    assert_eq!(titles(&world).len(), 1, "once; what is opened now gathers");
+    minutes(&world, 6);
+    assert_eq!(titles(&world).len(), 2);
+}
+
+#[test]
 fn slack_down_for_an_hour_loses_nothing_and_is_asked_rarely() {
     let world = world();
     for pipeline in ["p", "q", "r", "s", "t", "u"] {

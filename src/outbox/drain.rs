@@ -204,8 +204,8 @@ impl<'a> Pass<'a> {
         // Finding and leasing them, and giving some back.
         let lanes_max = left.saturating_sub(3) / COST_OF_ROW;
         let count = waiting.len().min(lanes_max);
-        // Of two lanes one may be leased apart.
-        let leasing = count.min(2);
+        // Of two lanes one may be leased apart, with a look at the branches that are written to.
+        let leasing = count.min(2).saturating_add(1);
         let overhead = count
             .div_ceil(SLOTS)
             .saturating_add(1)

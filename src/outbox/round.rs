@@ -81,7 +81,8 @@ impl<'a> Pass<'a> {
             .run_within(self.budget, self.leasing(&found, lease))
             .await?;
         let changes: u64 = results.iter().map(|result| result.changes).sum();
-        let all = u64::try_from(found.len()).is_ok_and(|count| count == changes);
+        let none_busy = results.iter().all(|result| result.rows.is_empty());
+        let all = none_busy && u64::try_from(found.len()).is_ok_and(|count| count == changes);
         let mut leased = found;
         if !all {
             let held = self.held(&leased, lease).await?;
@@ -107,8 +108,12 @@ impl<'a> Pass<'a> {
             }
         }
         let due_at = self.started_at;
+        let mut batch = Vec::new();
+        if !serial.is_empty() {
+            batch.push(leases::busy_lanes(lease, due_at));
+        }
         let free = free.chunks(LEASED_AT_ONCE);
-        let mut batch: Vec<Statement> = free.map(|ids| leases::lease(ids, lease, due_at)).collect();
+        batch.extend(free.map(|ids| leases::lease(ids, lease, due_at)));
         batch.extend(serial.chunks(LEASED_AT_ONCE).map(|rows| {
             let rows: Vec<(&str, &str)> = rows.iter().map(|(id, lane)| (*id, &**lane)).collect();
             leases::lease_serial(&rows, lease, due_at)

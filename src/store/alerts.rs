@@ -1,6 +1,7 @@
 //! Alerts: what a person must hear of, bundled by kind and pipeline until it is sent.
 
 use crate::ports::{DbError, Statement};
+use crate::store::maintenance::CLOCKS_APART;
 use crate::store::row::{Columns, Row};
 use crate::store::{count, integer, optional, statement, text};
 use crate::time::{Span, Timestamp};
@@ -94,13 +95,18 @@ pub fn add(event: &Event<'_>, now: Timestamp) -> Statement {
     )
 }
 
-/// Closes and leases at most `limit` bundles that are due, unless the channel is paused.
+/// Closes and leases bundles that are due, unless the channel is paused: at most `limit`, and as many
+/// that were opened under a clock that has been set back since.
 pub fn lease(token: &str, limit: usize, now: Timestamp) -> Statement {
     statement(
         "UPDATE alerts SET state = 'closed', lease_token = ?1, attempts = attempts + 1, \
            next_attempt_at = ?2 \
-         WHERE id IN (SELECT id FROM alerts WHERE state <> 'sent' AND next_attempt_at <= ?3 \
-           ORDER BY next_attempt_at LIMIT ?4) \
+         WHERE id IN ( \
+           SELECT * FROM (SELECT id FROM alerts WHERE state <> 'sent' AND next_attempt_at <= ?3 \
+             ORDER BY next_attempt_at LIMIT ?4) \
+           UNION ALL \
+           SELECT * FROM (SELECT id FROM alerts WHERE state <> 'sent' AND next_attempt_at > ?5 \
+             AND attempts = 0 LIMIT ?4)) \
            AND NOT EXISTS (SELECT 1 FROM meta WHERE name = 'notify_paused_until' \
              AND CAST(value AS INTEGER) > ?3) RETURNING *",
         vec![
@@ -108,6 +114,7 @@ pub fn lease(token: &str, limit: usize, now: Timestamp) -> Statement {
             integer(now.plus(LEASE).millis()),
             integer(now.millis()),
             count(limit),
+            integer(now.plus(BUNDLE).plus(CLOCKS_APART).millis()),
         ],
     )
 }

@@ -9,6 +9,16 @@ use crate::ports::{SqlValue, Statement};
 use crate::store::{integer, optional, statement, text};
 use crate::time::Timestamp;
 
+/// Lanes that another drain is writing to. Leased rows are few, and those that have a lane are in
+/// an index of their own: most of the time it is empty.
+macro_rules! busy_lanes {
+    () => {
+        "SELECT o.serial_lane FROM deliveries o INDEXED BY deliveries_in_serial_lane \
+         WHERE o.serial_lane IS NOT NULL AND o.lease_token IS NOT NULL \
+           AND o.lease_token <> ?51 AND o.lease_until > ?55 AND o.lease_until <= ?54"
+    };
+}
+
 /// What a drain holds its rows by.
 #[derive(Clone, Debug)]
 pub struct Lease {
@@ -48,7 +58,8 @@ pub fn lease(ids: &[&str], lease: &Lease, now: Timestamp) -> Statement {
 }
 
 /// The same for deliveries that each have a serial lane, as pairs of id and lane: none is leased
-/// whose lane another drain is writing to.
+/// whose lane another drain is writing to, though it counts as changed. Whether there is such a lane
+/// is what [`busy_lanes`] tells in the same batch.
 pub fn lease_serial(rows: &[(&str, &str)], lease: &Lease, now: Timestamp) -> Statement {
     let ids: Vec<&str> = rows.iter().map(|(id, _)| *id).collect();
     let lanes: serde_json::Map<String, serde_json::Value> = rows
@@ -74,6 +85,11 @@ fn lease_params(ids: &[&str], lease: &Lease, now: Timestamp) -> Vec<SqlValue> {
     params
 }
 
+/// The lanes that others than `lease` are writing to.
+pub fn busy_lanes(lease: &Lease, now: Timestamp) -> Statement {
+    statement(busy_lanes!(), lease_params(&[], lease, now))
+}
+
 /// Which of at most [`LEASED_AT_ONCE`] deliveries are leased under `token`.
 pub fn held(ids: &[&str], token: &str) -> Statement {
     let mut params = id_params(ids);
@@ -83,7 +99,9 @@ pub fn held(ids: &[&str], token: &str) -> Statement {
 
 fn id_params(ids: &[&str]) -> Vec<SqlValue> {
     let mut params: Vec<SqlValue> = ids.iter().map(|id| text(*id)).collect();
-    params.resize(LEASED_AT_ONCE, SqlValue::Null);
+    // The same value again is not read again.
+    let first = params.first().cloned().unwrap_or(SqlValue::Null);
+    params.resize(LEASED_AT_ONCE, first);
     params
 }
 
@@ -160,32 +178,49 @@ macro_rules! id_slots {
     };
 }
 
-/// What the columns of a lease become. A row that still carries a token was leased by somebody who
+/// What both forms of the lease share. A row that still carries a token was leased by somebody who
 /// never came back: what it was sending may have arrived.
-macro_rules! lease_sql {
-    ($lane:literal, $free:literal) => {
+macro_rules! lease_terms_sql {
+    () => {
         concat!(
-            "UPDATE deliveries SET lease_token = ?51, lease_until = ?52, serial_lane = ",
-            $lane,
             ", maybe_sent = CASE WHEN lease_token IS NOT NULL AND lease_token <> ?51 THEN 1 \
                ELSE maybe_sent END \
              WHERE id IN ",
             id_slots!(),
             " AND status = 'pending' AND next_attempt_at <= ?53 \
-              AND (lease_until <= ?55 OR lease_until > ?54 OR lease_token = ?51)",
-            $free
+              AND (lease_until <= ?55 OR lease_until > ?54 OR lease_token = ?51)"
         )
     };
 }
 
-const LEASE: &str = lease_sql!("NULL", "");
+const LEASE: &str = concat!(
+    "UPDATE deliveries SET lease_token = ?51, lease_until = ?52, serial_lane = NULL",
+    lease_terms_sql!()
+);
 
-// A lane is looked up for each row by itself: its leased rows are few, and in an index of their own.
-const LEASE_SERIAL: &str = lease_sql!(
-    "?56 ->> id",
-    " AND NOT EXISTS (SELECT 1 FROM deliveries o INDEXED BY deliveries_in_serial_lane \
-       WHERE o.serial_lane = ?56 ->> deliveries.id AND o.lease_token IS NOT NULL \
-         AND o.lease_token <> ?51 AND o.lease_until > ?55 AND o.lease_until <= ?54)"
+/// One column of a lease: as it was where the row's lane is busy. The lanes are looked up once, at
+/// the first row; a condition on them would cost a second pass over the rows.
+macro_rules! unless_busy {
+    ($column:literal, $value:literal) => {
+        concat!(
+            $column,
+            " = CASE WHEN ?56 ->> id IN (",
+            busy_lanes!(),
+            ") THEN ",
+            $column,
+            " ELSE ",
+            $value,
+            " END, "
+        )
+    };
+}
+
+const LEASE_SERIAL: &str = concat!(
+    "UPDATE deliveries SET ",
+    unless_busy!("lease_token", "?51"),
+    unless_busy!("lease_until", "?52"),
+    "serial_lane = ?56 ->> id",
+    lease_terms_sql!()
 );
 
 const HELD: &str = concat!(

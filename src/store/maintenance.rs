@@ -189,4 +189,4 @@ const UNSETTLED: &str = "SELECT id FROM ( \
 LIMIT ?5";
 
 /// Clocks differ by no more than this in ordinary times.
-const CLOCKS_APART: Span = Span::from_minutes(1);
+pub(super) const CLOCKS_APART: Span = Span::from_minutes(1);

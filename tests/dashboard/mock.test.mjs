@@ -61,7 +61,7 @@ it("says every figure of a chart in words too", async () => {
     .reduce((sum, entry) => sum + entry.costMicroUsd, 0);
   // A part of the page that comes late draws the chart anew, at its last day.
   let reading = "";
-  for (let tries = 0; tries < 20 && !reading.includes(dollars(spent)); tries += 1) {
+  for (let tries = 0; tries < 100 && !reading.includes(dollars(spent)); tries += 1) {
     await page.locator(".plot").focus();
     await page.keyboard.press("Home");
     await page.waitForTimeout(100);

@@ -12,6 +12,7 @@ let stage;
 let other;
 before(async () => {
   stage = await setStage("answers");
+  await stage.atNoon();
   other = await Client.create(stage.worker, "globex");
 });
 after(() => stage?.close());
@@ -323,7 +324,9 @@ test("the rate limit is the account's, and replays count against it", async () =
   try {
     const { body } = limited.request();
     const answers = [];
-    for (let call = 0; call < 8; call += 1) answers.push(await limited.client.generate(body));
+    // The limiter counts by the clock's minute, which may begin in between: then it counts anew.
+    for (let call = 0; call < 12 && answers.at(-1)?.status !== 429; call += 1)
+      answers.push(await limited.client.generate(body));
     assert.ok(
       answers.some(({ status }) => status === 200),
       "some were replays",

@@ -175,6 +175,7 @@ test("two drains at once send each due row once", async () => {
   await fakes.script("webhook", "/webhook/plain", { status: 503 }, -1);
   const rows = await Promise.all(Array.from({ length: ROWS }, () => make("hook")));
   await worker.cron();
+  for (const { id } of rows) await stage.unleased(id);
   await fakes.clearScript();
   // Slow enough for the drains to overlap.
   await fakes.script("webhook", "/webhook/plain", { delay: 300 }, -1);

@@ -8,6 +8,7 @@ import { after, test } from "node:test";
 
 import { Client, send } from "./lib/client.mjs";
 import { setStage, uniqueTag, varsFor } from "./lib/stage.mjs";
+import { minuteWith } from "./lib/wait.mjs";
 import { ADMIN_TOKEN } from "./lib/worker.mjs";
 
 const FOLDER = new URL("../contract/transcripts/", import.meta.url);
@@ -42,6 +43,7 @@ async function replay({ given, request, expect, billed }) {
     clients: { acme: stage.client },
   };
   try {
+    if (given.some(({ rateLimit }) => rateLimit !== undefined)) await minuteWith(10_000);
     for (const step of given) await STEPS[stepName(step)]?.(scene, step);
     check(scene, expect, await act(scene, request));
     if (billed !== undefined)
@@ -107,7 +109,14 @@ async function stageFor(given) {
 async function openStage(name, { moved: _moved, ...options }) {
   // A misconfigured Worker has no accounts, and answers nobody.
   const misconfigured = options.vars?.STALE_MINUTES !== undefined;
-  return setStage(name, { ...options, withoutClient: misconfigured, publishers: PUBLISHERS });
+  const stage = await setStage(name, {
+    ...options,
+    withoutClient: misconfigured,
+    publishers: PUBLISHERS,
+  });
+  // Some sum up by the day.
+  await stage.atNoon();
+  return stage;
 }
 
 const PUBLISHERS = (fakes) => ({

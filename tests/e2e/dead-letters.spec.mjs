@@ -31,8 +31,13 @@ function stageWithRetries(name, max_retries) {
 
 const figures = async ({ worker }) => (await admin(worker, "GET", "/admin/health")).json.figures;
 
-const logged = async ({ worker }, event) =>
-  (await readFile(worker.log, "utf8")).split("\n").filter((line) => line.includes(`"${event}"`));
+/** The lines of a kind that the log has about a generation, once there is one: it is written later. */
+const logged = ({ worker }, event, id) =>
+  waitFor(`${event} in the log`, async () => {
+    const lines = (await readFile(worker.log, "utf8")).split("\n");
+    const found = lines.filter((line) => line.includes(`"${event}"`) && line.includes(id));
+    return found.length > 0 && found;
+  });
 
 async function submit(stage) {
   const { tag, body } = stage.owedRequest("files", { topic: "The tides" });
@@ -62,7 +67,7 @@ async function expectBuried(stage, { tag, body, id }, reason) {
     id,
   );
   assert.deepEqual({ reserved, spent }, { reserved: 0, spent: 0 }, "the credits went back");
-  assert.equal((await logged(stage, "message_dead")).filter((line) => line.includes(id)).length, 1);
+  assert.equal((await logged(stage, "message_dead", id)).length, 1);
   assert.equal((await figures(stage)).queued, 0, "the queue holds it no more");
   const listed = await client.call("GET", "/api/v1/generations?state=failed");
   assert.ok(listed.json.items.some((item) => item.id === id));

@@ -6,7 +6,6 @@ import { after, before, test } from "node:test";
 import { admin } from "./lib/client.mjs";
 import { expectFresh, expectReplay } from "./lib/expect.mjs";
 import { setStage } from "./lib/stage.mjs";
-import { waitFor } from "./lib/wait.mjs";
 
 let stage;
 before(async () => {
@@ -21,10 +20,10 @@ const KV_READS = ["get", "getWithMetadata"];
 
 /** The operations of one request, up to its answer and after it. */
 async function count(context, name, call) {
-  await quiet();
+  await stage.worker.quiet();
   const since = (await stage.worker.e2e("GET", "journal")).length;
   const answer = await call();
-  await quiet();
+  await stage.worker.quiet();
   // Counts are written now and then, after some answer; they are not this request's.
   const all = (await stage.worker.journal(since)).filter(
     ({ subject }) => !subject?.startsWith("INSERT INTO flushes"),
@@ -66,20 +65,6 @@ function rowsReadBySql(entries) {
   return [...by].map(([sql, list]) => [`${list.length} × ${sql}`, sum(list)]);
 }
 
-// Work after the answer (`waitUntil`, the drain) is over once the journal stops growing.
-async function quiet() {
-  let length = -1;
-  await waitFor(
-    "the Worker to be quiet",
-    async () => {
-      const before = length;
-      ({ length } = await stage.worker.e2e("GET", "journal"));
-      return length === before;
-    },
-    { everyMs: 400 },
-  );
-}
-
 test("a fresh generation: 1 KV read, at most 2 KV writes, 2 D1 round trips", async (context) => {
   const { body } = stage.request();
   const { answer, figures, later } = await count(context, "fresh", () =>
@@ -106,7 +91,7 @@ test("a replay by a warm isolate: at most 1 KV read, no D1", async (context) => 
 test("a replay from KV by a cold isolate asks D1 for the API key only", async (context) => {
   const { body } = stage.request();
   const first = await stage.client.generate(body);
-  await quiet();
+  await stage.worker.quiet();
   await stage.worker.kill9();
   await stage.worker.boot();
   const { answer, figures } = await count(context, "replay, cold", () =>
@@ -122,7 +107,7 @@ test("a drain of 20 due rows reads at most 9 rows a row", async (context) => {
   for (let made = 0; made < DUE; made += 1) {
     expectFresh(await client.generate(stage.owedRequest("hook").body));
   }
-  await quiet();
+  await stage.worker.quiet();
   // Published already, each right after its commit; owed again, all at once.
   await worker.sql(
     `UPDATE deliveries SET status = 'pending', next_attempt_at = ?, attempts = 0, lease_token = NULL,
@@ -131,7 +116,7 @@ test("a drain of 20 due rows reads at most 9 rows a row", async (context) => {
   );
   const since = (await worker.e2e("GET", "journal")).length;
   const drained = await admin(worker, "POST", "/admin/drain");
-  await quiet();
+  await stage.worker.quiet();
   const entries = await worker.journal(since);
   const figures = summarise(entries);
   context.diagnostic(`a drain of ${drained.text}: ${JSON.stringify(figures)}`);

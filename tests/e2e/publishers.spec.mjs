@@ -146,6 +146,7 @@ async function until(id, wanted) {
     [delivery] = await deliveriesOf(id);
     if (wanted(delivery)) return delivery;
     await stage.worker.cron();
+    await stage.unleased(id);
     [delivery] = await deliveriesOf(id);
     if (wanted(delivery)) return delivery;
     await pass(30 * MINUTE);

@@ -20,6 +20,7 @@ let stage;
 let other;
 before(async () => {
   stage = await setStage("purge", { vars: { ON_UNKNOWN: "hold" } });
+  await stage.atNoon();
   other = await Client.create(stage.worker, "globex");
 });
 after(() => stage?.close());

@@ -6,11 +6,11 @@ import { after, before, test } from "node:test";
 
 import { expectFresh, expectReplay } from "./lib/expect.mjs";
 import { setStage } from "./lib/stage.mjs";
-import { waitFor } from "./lib/wait.mjs";
 
 let stage;
 before(async () => {
   stage = await setStage("quotas");
+  await stage.atNoon();
   // The first request of an isolate looks up the API key and the environment's name.
   await stage.client.generate(stage.request().body);
 });
@@ -18,10 +18,10 @@ after(() => stage?.close());
 
 /** What the Worker, its runner and everything after the answer did, until it is quiet. */
 async function use(context, name, call) {
-  await quiet();
+  await stage.worker.quiet();
   const since = (await stage.worker.e2e("GET", "journal")).length;
   await call();
-  await quiet();
+  await stage.worker.quiet();
   const entries = await stage.worker.journal(since);
   const of = (binding, ...operations) =>
     entries.filter((entry) => entry.binding === binding && operations.includes(entry.op));
@@ -39,19 +39,6 @@ async function use(context, name, call) {
   };
   context.diagnostic(`${name}: ${JSON.stringify(figures)}`);
   return figures;
-}
-
-async function quiet() {
-  let length = -1;
-  await waitFor(
-    "the Worker to be quiet",
-    async () => {
-      const before = length;
-      ({ length } = await stage.worker.e2e("GET", "journal"));
-      return length === before;
-    },
-    { everyMs: 1_500 },
-  );
 }
 
 test("one generation, published to R2", async (context) => {

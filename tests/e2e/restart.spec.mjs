@@ -14,7 +14,7 @@ const D1 = { binding: "DB", error: "D1_ERROR: D1 DB is overloaded. Requests queu
 let stage;
 before(async () => (stage = await setStage("restart")));
 after(() => stage?.close());
-beforeEach(quiet);
+beforeEach(() => stage.worker.quiet());
 
 const instances = () => stage.worker.e2e("GET", "instances");
 
@@ -36,23 +36,12 @@ async function expectRestart(before) {
   assert.ok(after.started > before.started, "another instance");
 }
 
-// Work after the answer (`waitUntil`, the drain) is over once the journal stops growing.
-async function quiet() {
-  let length = -1;
-  const grown = async () => {
-    const before = length;
-    ({ length } = await stage.worker.e2e("GET", "journal"));
-    return length === before;
-  };
-  await waitFor("the Worker to be quiet", grown, { everyMs: 400 });
-}
-
 test("the very next request is a replay that needs neither KV nor D1", async (context) => {
   const { fakes, worker, client } = stage;
   const { tag, body } = stage.request();
   const first = await client.generate(body);
   expectFresh(first);
-  await quiet();
+  await stage.worker.quiet();
   const before = await crash();
 
   const since = (await worker.e2e("GET", "journal")).length;
@@ -72,7 +61,7 @@ test("a replay is answered though both KV and D1 are down", async () => {
   const { body } = stage.request();
   const first = await client.generate(body);
   expectFresh(first);
-  await quiet();
+  await stage.worker.quiet();
   const before = await crash();
   await worker.rules(KV, D1);
   const again = await client.generate(body);

@@ -74,16 +74,21 @@ fn due_rows_are_a_range_of_their_index() {
 }
 
 #[test]
-fn a_serial_lane_is_looked_up_in_the_index_of_its_leased_rows() {
+fn busy_lanes_are_read_from_the_index_of_leased_rows_and_rows_in_one_pass() {
     let world = World::new();
     let lease = Lease::new("t".to_owned(), world.now());
-    let statement = leases::lease_serial(&[("dlv_1", "lane")], &lease, world.now());
-    assert_no_scan(&world, &statement);
-    let plan = world.db.plan(&statement).join("\n");
-    assert!(
-        plan.contains("INDEX deliveries_in_serial_lane (serial_lane=?)"),
-        "{plan}"
-    );
+    let rows = "SEARCH deliveries USING INDEX sqlite_autoindex_deliveries_1 (id=?)";
+    let lanes = "SEARCH o USING INDEX deliveries_in_serial_lane (serial_lane>?)";
+    let serial = leases::lease_serial(&[("dlv_1", "lane")], &lease, world.now());
+    for (statement, wanted) in [
+        (leases::busy_lanes(&lease, world.now()), [lanes].as_slice()),
+        (serial, &[rows, lanes, lanes]),
+    ] {
+        let plan = world.db.plan(&statement);
+        let is_step = |step: &&str| step.contains("INDEX");
+        let steps = plan.iter().map(String::as_str).filter(is_step);
+        assert_eq!(steps.collect::<Vec<_>>(), wanted);
+    }
 }
 
 #[test]
@@ -106,6 +111,7 @@ fn neither_ticks_nor_purges_nor_looks_at_one_row_read_a_whole_table() {
     statements.extend(deliveries::requeue("dlv_1", Some("acme"), now));
     statements.extend(deliveries::cancel("dlv_1", None, now));
     statements.extend(generations::find("gen_1", Some("acme")));
+    statements.push(oncepress::store::alerts::lease("t", 4, now));
     statements.push(leases::held(&["dlv_1"], "t"));
     statements.push(leases::remember("dlv_1", "t", "x"));
     for statement in &statements {

@@ -174,6 +174,10 @@ fn a_drain_that_began_long_ago_sees_that_a_branch_is_being_written_to() {
     let settings = world.app.config().publishers.get("one").unwrap();
     let lane = settings.serial_lane("x").unwrap();
     let lease = Lease::new("lease_of_the_late".to_owned(), world.now());
+    let busy = leases::busy_lanes(&lease, began);
     let taken = leases::lease_serial(&[("dlv_a2", &lane)], &lease, began);
-    assert_eq!(world.db.run(&[taken]).unwrap()[0].changes, 0);
+    let results = world.db.run(&[busy, taken]).unwrap();
+    assert_eq!(results[0].rows.len(), 1);
+    assert_eq!(world.delivery("dlv_a2", "lease_token"), "");
+    assert_eq!(world.delivery("dlv_a2", "lease_until"), "0");
 }

@@ -55,9 +55,14 @@ export class Callers {
   }
 
   #newOperation(random) {
+    if (this.operations.length >= this.operationsMax) return undefined;
+    return this.add({}, random);
+  }
+
+  /** One more operation, which is still to be sent. */
+  add(options, random = this.random) {
     const { operations, seed } = this;
-    if (operations.length >= this.operationsMax) return undefined;
-    const operation = new Operation(random, operations.length, seed);
+    const operation = new Operation(random, operations.length, seed, options);
     operations.push(operation);
     return operation;
   }

@@ -1,6 +1,6 @@
 // The tests' side door, under /__e2e/: only this wrapper answers it, the product never sees it.
 
-import { moveClock, now } from "./clock.mjs";
+import { moveClock, now, stopClock } from "./clock.mjs";
 import { exhaust, instances } from "./instance.mjs";
 import * as journal from "./journal.mjs";
 import { holds, release, ruleHits, setRules } from "./rules.mjs";
@@ -22,6 +22,7 @@ export async function control(request, env) {
 const COMMANDS = {
   "GET ready": () => ({ now: now() }),
   "POST clock": ({ body }) => moveClock(body.offsetMs),
+  "POST stop-clock": ({ body }) => stopClock(body.at),
   "POST rules": ({ body }) => setRules(body.rules),
   "GET instances": () => instances(),
   "POST exhaust": () => exhaust(),

@@ -60,6 +60,16 @@ class Stage {
       : await Client.create(this.worker, "acme");
   }
 
+  /**
+   * Moves the clock to a minute after the next noon in UTC, far from where a day, its credits and
+   * its digest begin: for what must not depend on the time at which the tests happen to run.
+   */
+  atNoon() {
+    const { worker } = this;
+    const [day, minute] = [86_400_000, 60_000];
+    return worker.clock(Math.ceil(worker.now / day) * day + 721 * minute - Date.now());
+  }
+
   /** Ends everything, and sees that no statement was one that the database does not understand. */
   async close() {
     await Promise.all([this.worker?.stop(), this.fakes?.stop()]);
@@ -95,6 +105,17 @@ class Stage {
       const onItsWay = ({ status }) => status === "waiting" || status === "pending";
       return deliveries.length > 0 && !deliveries.some(onItsWay) ? deliveries : undefined;
     });
+  }
+
+  /**
+   * Waits until no attempt at a delivery of the generation is under way: time that passes meanwhile
+   * would end its lease, and somebody would try it once more.
+   */
+  async unleased(id) {
+    const leased =
+      "SELECT COUNT(*) AS n FROM deliveries WHERE generation_id = ? AND lease_token IS NOT NULL";
+    const idle = async () => (await this.worker.sql(leased, id))[0].n === 0;
+    await waitFor(`the attempts at the deliveries of ${id}`, idle);
   }
 
   /** What was published to the R2 destination under the tag. */

@@ -130,7 +130,12 @@ export class Worker {
     await this.e2e("POST", "clock", { offsetMs });
   }
 
-  /** The same, from the next boot on. */
+  /** Stops the product's clock at a moment, until `clock` sets it going again. */
+  stopClock(at) {
+    return this.e2e("POST", "stop-clock", { at });
+  }
+
+  /** As `clock`, from the next boot on. */
   clockAtBoot(offsetMs) {
     this.#clockMs = offsetMs;
   }
@@ -152,6 +157,20 @@ export class Worker {
 
   async journal(since = 0) {
     return (await this.e2e("GET", `journal?since=${since}`)).entries;
+  }
+
+  /**
+   * Waits until nothing has happened for longer than an isolate gathers its counts, which it writes
+   * a second after some answer: nothing of an earlier request falls into what is counted next.
+   */
+  quiet() {
+    let length = -1;
+    const same = async () => {
+      const before = length;
+      ({ length } = await this.e2e("GET", "journal"));
+      return length === before;
+    };
+    return waitFor("the Worker to be quiet", same, { everyMs: 1_500 });
   }
 
   async sql(sql, ...params) {

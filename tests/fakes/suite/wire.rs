@@ -9,6 +9,10 @@ use tokio::net::TcpStream;
 use super::client::{End, control, events, fakes, generate, script, send, send_within};
 
 const STREAM: &str = "streamGenerateContent?alt=sse";
+/// How long silence must last to be one; what comes before it has as long, on a busy machine too.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+/// What has not come by then does not come.
+const AT_LAST: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_reset_before_the_headers_sends_not_a_byte_and_bills_nothing() {
@@ -76,11 +80,10 @@ async fn a_reset_at_the_end_lets_all_of_the_body_through_without_saying_so() {
 #[tokio::test]
 async fn a_hang_is_silence_before_any_byte_or_in_the_middle() {
     let fakes = fakes().await;
-    let patience = Duration::from_millis(600);
     for (fault, status) in [(json!("hang"), 0), (json!({"hang-mid": 1}), 200)] {
         script(&fakes, "slack", fault).await;
         let body = br#"{"text":"hello"}"#;
-        let answer = send_within(&fakes, "POST", "/slack/x", &[], body, patience).await;
+        let answer = send_within(&fakes, "POST", "/slack/x", &[], body, PATIENCE).await;
         assert_eq!(
             (answer.status, answer.end, answer.whole),
             (status, End::Silent, false)
@@ -149,8 +152,7 @@ async fn a_gate_in_the_middle_lets_the_first_piece_through() {
     script(&fakes, "gemini", json!({"gate-mid": "half"})).await;
     let body = json!({"contents": [{"parts": [{"text": "hi"}]}]}).to_string();
     let path = "/v1/models/gemini-3.8-flash:streamGenerateContent?alt=sse&key=k";
-    let patience = Duration::from_millis(600);
-    let held = send_within(&fakes, "POST", path, &[], body.as_bytes(), patience).await;
+    let held = send_within(&fakes, "POST", path, &[], body.as_bytes(), PATIENCE).await;
     assert_eq!((events(&held).len(), held.end), (1, End::Silent));
     script(&fakes, "gemini", json!({"gate-mid": "half"})).await;
     control(&fakes, "POST", "/release/half", Value::Null).await;
@@ -161,7 +163,7 @@ async fn a_gate_in_the_middle_lets_the_first_piece_through() {
 #[tokio::test]
 async fn a_late_effect_comes_after_the_caller_has_left() {
     let fakes = fakes().await;
-    script(&fakes, "webhook", json!({"late-commit": 700})).await;
+    script(&fakes, "webhook", json!({"late-commit": 2_000})).await;
     let patience = Duration::from_millis(20);
     let answer = send_within(&fakes, "POST", "/webhook/blog", &[], b"{}", patience).await;
     assert_eq!(answer.end, End::Silent);
@@ -170,14 +172,14 @@ async fn a_late_effect_comes_after_the_caller_has_left() {
     assert_eq!(count().await, 0);
     let begun = Instant::now();
     while count().await == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(4));
+        assert!(begun.elapsed() < AT_LAST);
     }
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_is_a_cut_in_the_ledger() {
     let fakes = fakes().await;
-    let body = json!({"contents": [{"parts": [{"text": "[[fault:delay:5000]]"}]}]}).to_string();
+    let body = json!({"contents": [{"parts": [{"text": "[[fault:delay:60000]]"}]}]}).to_string();
     let path = "/v1/models/gemini-3.8-flash:generateContent?key=k";
     let patience = Duration::from_millis(50);
     let answer = send_within(&fakes, "POST", path, &[], body.as_bytes(), patience).await;
@@ -188,7 +190,7 @@ async fn a_client_that_leaves_is_a_cut_in_the_ledger() {
         if ledger["cut"] == 1 {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(4), "{ledger}");
+        assert!(begun.elapsed() < AT_LAST, "{ledger}");
     }
 }
 
