@@ -338,7 +338,7 @@ BEGIN
     NEW.changed_at, NEW.changed_at, NEW.changed_at + 300000, 'open', NEW.changed_at + 300000
   FROM accounts WHERE account = NEW.account
   ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
-    detail = excluded.detail, newest_at = excluded.newest_at;
+    detail = excluded.detail, newest_at = MAX(newest_at, excluded.newest_at);
   UPDATE credit_days SET warned = 1 WHERE account = NEW.account AND day = NEW.day;
 END;
 
@@ -385,7 +385,7 @@ BEGIN
     NEW.updated_at, NEW.updated_at, NEW.updated_at + 300000, 'open', NEW.updated_at + 300000)
   ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
     count = count + 1, topic = excluded.topic, detail = excluded.detail,
-    newest_at = excluded.newest_at;
+    newest_at = MAX(newest_at, excluded.newest_at);
 END;
 
 -- The same for a delivery that needs a person.
@@ -399,7 +399,7 @@ BEGIN
     NEW.final_at, NEW.final_at, NEW.final_at + 300000, 'open', NEW.final_at + 300000)
   ON CONFLICT (kind, account, site, pipeline) WHERE state = 'open' DO UPDATE SET
     count = count + 1, topic = excluded.topic, detail = excluded.detail,
-    newest_at = excluded.newest_at;
+    newest_at = MAX(newest_at, excluded.newest_at);
 END;
 
 -- What is owed is counted with each delivery's own change, so that no drain has to look. Retention

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 /// Lanes that another drain is writing to. Leased rows are few, and those that have a lane are in
 /// an index of their own: most of the time it is empty.
-macro_rules! busy_lanes {
+macro_rules! busy_lanes_sql {
     () => {
         "SELECT o.serial_lane FROM deliveries o INDEXED BY deliveries_in_serial_lane \
          WHERE o.serial_lane IS NOT NULL AND o.lease_token IS NOT NULL \
@@ -87,7 +87,7 @@ fn lease_params(ids: &[&str], lease: &Lease, now: Timestamp) -> Vec<SqlValue> {
 
 /// The lanes that others than `lease` are writing to.
 pub fn busy_lanes(lease: &Lease, now: Timestamp) -> Statement {
-    statement(busy_lanes!(), lease_params(&[], lease, now))
+    statement(busy_lanes_sql!(), lease_params(&[], lease, now))
 }
 
 /// Which of at most [`LEASED_AT_ONCE`] deliveries are leased under `token`.
@@ -205,7 +205,7 @@ macro_rules! unless_busy {
         concat!(
             $column,
             " = CASE WHEN ?56 ->> id IN (",
-            busy_lanes!(),
+            busy_lanes_sql!(),
             ") THEN ",
             $column,
             " ELSE ",

@@ -164,3 +164,21 @@ fn an_account_without_a_limit_is_never_warned() {
     reserve(&world, "g1", 9_000_000_000);
     assert_eq!(world.one("SELECT COUNT(*) FROM alerts"), "0");
 }
+
+#[test]
+fn a_transition_that_is_written_late_makes_no_alert_older() {
+    let world = world();
+    let now = world.app.now();
+    let late = now.minus(crate::time::Span::from_minutes(17));
+    for (id, at) in [("g1", now), ("g2", late)] {
+        running(&world, id, "default", id);
+        let results = block_on(world.app.run(load(id))).unwrap();
+        let (generation, _) = read_load(&results, 0).unwrap().unwrap();
+        let batch = unknown(&Job::of(&generation), "cut", "nobody knows", at);
+        block_on(world.app.run(batch)).unwrap();
+    }
+    assert_eq!(
+        world.one("SELECT kind || ' ' || count || ' ' || newest_at FROM alerts"),
+        format!("unknown 2 {}", now.millis())
+    );
+}

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use crate::chaos::Chaos;
 use crate::util::client::api_request;
 use crate::util::{Act, Answer, Call, Fate, HookAct, Kind};
+use oncepress::config::KvFailurePolicy;
+use oncepress::ports::DbError;
 
 impl Chaos {
     pub fn drills(&mut self) {
@@ -18,6 +20,7 @@ impl Chaos {
         self.an_attempt_dies_after_it_arrived();
         self.a_site_takes_and_resets();
         self.a_stranger_requeues();
+        self.what_no_store_can_tell_is_refused();
         self.world.plan_nothing();
     }
 
@@ -150,7 +153,8 @@ impl Chaos {
 
     /// P4: the drain dies after an at_most_once receiver has taken it.
     fn an_attempt_dies_after_it_arrived(&mut self) {
-        self.world.hooks.then(&[HookAct::Refuse(503)]);
+        // What this receiver may have taken is a person's; an attempt that never left is not.
+        self.world.hooks.then(&[HookAct::NotSent]);
         let call =
             Call::shared("what arrives and is not recorded", "default").to(&[("once", "in")]);
         self.world.plan_nothing();
@@ -173,15 +177,60 @@ impl Chaos {
             self.world.hooks.then(&[HookAct::TakeThenReset]);
             let answer = self.drill(&call);
             self.pass_whole(6);
-            let status = self.world.db.texts(&format!(
+            let what = format!(
                 "SELECT status || COALESCE(' ' || error, '') FROM deliveries \
                  WHERE generation_id = '{}'",
                 answer.id()
-            ));
+            );
+            let mut status = self.world.db.texts(&what);
+            if status.iter().any(|status| status.starts_with("pending")) {
+                // It failed before as well, and is left alone for longer.
+                self.pass_whole(17);
+                status = self.world.db.texts(&what);
+            }
             if status != ["published"] {
                 self.world
                     .violate(format!("{name} took it, and it counts as {status:?}"));
             }
+        }
+    }
+
+    /// P6: KV can't be read, or the database can't be asked, or neither: nothing is bought, and the
+    /// caller hears when to come back; its retry is then fresh.
+    fn what_no_store_can_tell_is_refused(&mut self) {
+        self.world.plan_nothing();
+        let policy = self.world.settings.config.kv_failure_policy;
+        for (what, kv, db) in [
+            ("KV", true, false),
+            ("D1", false, true),
+            ("either", true, true),
+        ] {
+            let content = format!("none without {what}");
+            let call = Call::shared(&content, "default").with("publish", [0; 0].into());
+            let isolate = self.world.isolate(2);
+            self.world.know_key(&isolate, "default", None);
+            self.world.kv.down.set(kv);
+            if db {
+                self.world
+                    .refuse(|_| Some(DbError::Overloaded("overloaded".to_owned())));
+            }
+            let refused = db || policy == KvFailurePolicy::Deny;
+            let bought = self.world.gemini.ledger.borrow().len();
+            let answer = self.world.ask(&isolate, &call.clone().named("unsure"));
+            self.calm();
+            self.expect(
+                "what no store can tell",
+                &answer,
+                if refused { 503 } else { 201 },
+            );
+            self.says_when_to_come_back(&answer);
+            self.world.pass_ms(5_000);
+            if refused && self.world.gemini.ledger.borrow().len() > bought {
+                self.world
+                    .violate(format!("{content:?} was refused, and bought"));
+            }
+            let again = self.world.ask(&isolate, &call.named("sure"));
+            self.expect("its retry", &again, if refused { 201 } else { 200 });
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is said to callers, judged by what Gemini billed and the database holds.
 
+use oncepress::error::Code;
 use oncepress::time::Timestamp;
 
 use crate::chaos::{Chaos, Who};
@@ -70,6 +71,23 @@ impl Chaos {
         if answer.status >= 400 && answer.header("x-oncepress-error-code").is_none() {
             self.world
                 .violate(format!("an error without a code: {answer:?}"));
+        }
+        self.says_when_to_come_back(answer);
+    }
+
+    /// P6: a refusal that time mends says how much of it.
+    pub fn says_when_to_come_back(&self, answer: &Answer) {
+        let code = answer
+            .header("x-oncepress-error-code")
+            .and_then(Code::parse);
+        let seconds = answer
+            .header("retry-after")
+            .and_then(|text| text.parse().ok());
+        if code.is_some_and(|code| code.retry_after().is_some())
+            && seconds.is_none_or(|seconds: u32| seconds == 0)
+        {
+            self.world
+                .violate(format!("it does not say when to come back: {answer:?}"));
         }
     }
 

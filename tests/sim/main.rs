@@ -50,6 +50,7 @@ mod wordpress;
 
 mod chaos;
 mod drill;
+mod growth;
 mod interleaving;
 mod judge;
 mod persons;
@@ -67,7 +68,12 @@ fn every_promise_holds_under_every_seed() {
             .and_then(|text| text.parse::<u64>().ok())
     };
     if let Some(seed) = number("SIM_SEED") {
-        let end = chaos::run(seed);
+        // With a rule broken, where one is named.
+        let broken = std::env::var("MUTANT").ok();
+        let broken = MUTANTS
+            .iter()
+            .find(|(_, name, _)| broken.as_deref() == Some(name));
+        let end = chaos::run_with(seed, broken.map(|(_, _, mutant)| *mutant));
         println!("{}", end.story);
         assert!(end.violations.is_empty(), "{:#?}", end.violations);
         return;

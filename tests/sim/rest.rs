@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use crate::chaos::{Chaos, MINUTE};
 use crate::destination::Destination;
-use crate::util::people::{is_digest_sent, is_slack_told, is_stale_told};
+use crate::util::people::{
+    is_digest_sent, is_slack_told, is_slack_told_once, is_stale_told, repeated,
+};
 use crate::util::{Call, Fate, HookAct, Kind, Rest, at_rest};
 
 impl Chaos {
@@ -22,6 +24,7 @@ impl Chaos {
         self.hear();
         self.decide_all();
         self.pass_whole(18);
+        let told = repeated(&self.world);
         self.leave_alone_who_is_down();
         self.drills();
         self.drain_all();
@@ -38,9 +41,11 @@ impl Chaos {
         );
         self.sites_agree();
         is_slack_told(&self.world);
+        is_slack_told_once(&self.world, told);
         self.every_row_has_a_handler();
         self.tally();
         self.purge();
+        self.nothing_grows();
     }
 
     pub fn pass_whole(&self, minutes: i64) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oncepress::app::delivery_id;
 use oncepress::config::OnUnknown;
 use oncepress::ports::SqlValue;
+use oncepress::time::Timestamp;
 
 use super::gemini::{Act, Entry};
 use super::world::World;
@@ -22,6 +23,19 @@ pub fn purchase_is_allowed(world: &World, prompt: &str, generation: &str) {
         if let Err(why) = again_is_allowed(world, prompt, generation, &entry) {
             world.violate(format!("{prompt:?} is bought again: {why} ({entry:?})"));
         }
+    }
+}
+
+/// P6: the arbiter alone says that a request is fresh. The run of a handler whose lease is over
+/// can't be told by its prompt; a Durable Object's is named.
+pub fn purchase_is_claimed(world: &World, prompt: &str, generation: &str) {
+    let known = world.db.integers(&format!(
+        "SELECT COUNT(*) FROM generations WHERE id = '{generation}'"
+    ));
+    if !generation.is_empty() && known[0] == 0 {
+        world.violate(format!(
+            "{prompt:?} is bought, and no store said that it is fresh"
+        ));
     }
 }
 
@@ -401,7 +415,8 @@ fn destinations_agree(world: &World) {
         if !receipt.signed {
             world.violate(format!("a webhook is not signed: {receipt:?}"));
         }
-        if receipt.too_soon {
+        let asked_at = receipt.sooner_than_asked_at;
+        if asked_at.is_some_and(|at| is_recorded(world, &receipt.id, at)) {
             world.violate(format!("Retry-After is not kept to: {receipt:?}"));
         }
         bodies
@@ -455,6 +470,16 @@ fn destinations_agree(world: &World) {
             world.violate(format!("{name} was published and no delivery knows it"));
         }
     }
+}
+
+/// Whether an attempt was recorded with its answer: what a drain that died had heard, nobody knows.
+fn is_recorded(world: &World, id: &str, at: i64) -> bool {
+    let at = Timestamp::from_millis(at).to_rfc3339();
+    let count = world.db.integers(&format!(
+        "SELECT COUNT(*) FROM deliveries d, json_each(d.attempt_log) a WHERE d.id = '{id}' \
+           AND a.value ->> 'at' = '{at}' AND a.value ->> 'status' IS NOT NULL"
+    ));
+    count[0] > 0
 }
 
 /// No log line holds a prompt, an output or a secret.

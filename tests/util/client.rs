@@ -7,6 +7,7 @@ use oncepress::http::routes::handle;
 use serde_json::{Value, json};
 
 use super::exec::Handle;
+use super::mutant::Mutant;
 use super::world::{ADMIN, Isolate, World, key_of};
 
 /// An answer, read whole.
@@ -197,8 +198,13 @@ impl World {
     pub fn send(&self, isolate: &Rc<Isolate>, name: &str, request: Request) -> Handle<Answer> {
         let app = isolate.app.borrow().clone().expect("the isolate lives");
         let guard = Rc::clone(&isolate.guard);
+        let silent = matches!(self.mutant, Some(Mutant::NoRetryAfter));
         self.exec.spawn(isolate.home, name, async move {
-            Answer::read(handle(&app, &guard, &request).await).await
+            let mut answer = Answer::read(handle(&app, &guard, &request).await).await;
+            answer
+                .headers
+                .retain(|(n, _)| !silent || n != "retry-after");
+            answer
         })
     }
 

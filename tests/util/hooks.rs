@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
+use super::outbound::SLACK_HOST;
+
 /// What a receiver does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookAct {
@@ -43,8 +45,8 @@ pub struct Receipt {
     pub signed: bool,
     /// The receiver asked for no request before then.
     pub later_until: i64,
-    /// It came sooner than the receiver had asked for.
-    pub too_soon: bool,
+    /// It came sooner than the receiver had asked for when it got an earlier one, then.
+    pub sooner_than_asked_at: Option<i64>,
 }
 
 /// All receivers.
@@ -71,8 +73,10 @@ impl Hooks {
         self.habits.borrow_mut().insert(host.to_owned(), act);
     }
 
+    /// What a script says is for receivers and sites, not for Slack.
     pub fn next_act(&self, host: &str) -> HookAct {
-        let scripted = self.script.borrow_mut().pop_front();
+        let mut script = self.script.borrow_mut();
+        let scripted = (host != SLACK_HOST).then(|| script.pop_front()).flatten();
         scripted.unwrap_or_else(|| {
             let habits = self.habits.borrow();
             let mut whim = self.whim.borrow_mut();
@@ -92,9 +96,9 @@ impl Hooks {
         let receipts = self.receipts.borrow();
         let same = receipts.iter().rev().find(|other| other.id == receipt.id);
         let requeued = self.requeued.borrow().get(&receipt.id).copied();
-        receipt.too_soon = same.is_some_and(|last| {
-            receipt.at < last.later_until && requeued.is_none_or(|at| at < last.at)
-        });
+        let too_soon = same
+            .filter(|last| receipt.at < last.later_until && requeued.is_none_or(|at| at < last.at));
+        receipt.sooner_than_asked_at = too_soon.map(|last| last.at);
         drop(receipts);
         self.receipts.borrow_mut().push(receipt);
     }

@@ -34,6 +34,14 @@ pub enum Mutant {
     ProbeBlind,
     /// `Retry-After` is not read.
     RetryAfterDeaf,
+    /// KV that can't be read says: nothing there.
+    KvGuesses,
+    /// A claim that the database refuses counts as made.
+    GuessFresh,
+    /// No answer says when to come back.
+    NoRetryAfter,
+    /// Each statement of a batch is a round trip of its own.
+    Chatty,
 }
 
 /// Each broken rule: the promise it belongs to, its name, and how it is broken.
@@ -157,6 +165,21 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
     ),
     (
         "P4",
+        "an attempt whose drain died is not remembered",
+        sql(&[
+            Rewrite {
+                from: "d.lease_token AS d_lease_token",
+                to: "NULL AS d_lease_token",
+            },
+            Rewrite {
+                from: "CASE WHEN lease_token IS NOT NULL AND lease_token <> ?51 THEN 1 \
+                       ELSE maybe_sent END",
+                to: "maybe_sent",
+            },
+        ]),
+    ),
+    (
+        "P4",
         "the lease of a delivery is ignored",
         sql(&[
             Rewrite {
@@ -208,6 +231,22 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
         Mutant::Pretend("SET state = 'failed', reason = ?3, detail = ?4, credits_reserved = 0"),
     ),
     (
+        "P6",
+        "KV that can't be read says: nothing there",
+        Mutant::KvGuesses,
+    ),
+    (
+        "P6",
+        "a claim that the database refuses counts as made",
+        Mutant::GuessFresh,
+    ),
+    (
+        "P6",
+        "a refusal does not say when to come back",
+        Mutant::NoRetryAfter,
+    ),
+    ("P7", "Retry-After is not read", Mutant::RetryAfterDeaf),
+    (
         "P7",
         "a publisher that keeps failing is asked all the same",
         sql(&[Rewrite {
@@ -255,6 +294,15 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
         sql(&[Rewrite {
             from: "UPDATE alerts SET next_attempt_at = ?3, lease_token = NULL",
             to: "UPDATE alerts SET state = 'sent', sent_at = ?3, lease_token = NULL",
+        }]),
+    ),
+    (
+        "P8",
+        "an alert message is sent twice",
+        sql(&[Rewrite {
+            from: "UPDATE alerts SET state = 'sent', sent_at = ?3",
+            to: "UPDATE alerts SET sent_at = ?3, \
+                 state = CASE WHEN attempts > 1 THEN 'sent' ELSE 'closed' END",
         }]),
     ),
     (
@@ -336,6 +384,43 @@ pub const MUTANTS: &[(&str, &str, Mutant)] = &[
             from: "credits_reserved = 0, credits_spent = credits_spent + ?19",
             to: "credits_spent = credits_spent + ?19",
         }]),
+    ),
+    (
+        "P10",
+        "a claim reads every generation there is",
+        sql(&[Rewrite {
+            from: "WHERE claim_key = ?8",
+            to: "WHERE claim_key || '' = ?8",
+        }]),
+    ),
+    (
+        "P10",
+        "a repeat reads every generation there is",
+        sql(&[Rewrite {
+            from: "WHERE claim_key = ?2 AND state = 'generated'",
+            to: "WHERE claim_key || '' = ?2 AND state = 'generated'",
+        }]),
+    ),
+    (
+        "P10",
+        "a drain looks through a backlog for the next lane",
+        sql(&[Rewrite {
+            from: "AND e.publisher > here ->> 0",
+            to: "AND e.publisher || '' > here ->> 0",
+        }]),
+    ),
+    (
+        "P10",
+        "what is published stays in the index of what is due",
+        Mutant::Schema(
+            "DROP INDEX deliveries_due; CREATE INDEX deliveries_due \
+             ON deliveries (publisher, account, next_attempt_at)",
+        ),
+    ),
+    (
+        "P10",
+        "each statement of a batch is a round trip of its own",
+        Mutant::Chatty,
     ),
 ];
 

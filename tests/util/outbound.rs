@@ -90,6 +90,7 @@ impl Port {
         let (generation, token) = self.asking(prompt);
         if act.bills() {
             super::check::purchase_is_allowed(world, prompt, &generation);
+            super::check::purchase_is_claimed(world, prompt, &generation);
         }
         let number = world.gemini.ledger.borrow().len();
         let entry = Entry {
@@ -197,7 +198,7 @@ impl Port {
             took: act.takes(),
             signed: header(request, "webhook-signature").starts_with("v1,"),
             later_until: self.now_ms() + later,
-            too_soon: false,
+            sooner_than_asked_at: None,
         });
     }
 

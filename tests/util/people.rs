@@ -50,15 +50,33 @@ pub fn is_slack_told(world: &World) {
     if !waiting.is_empty() {
         world.violate(format!("an alert waits for ever: {waiting}"));
     }
-    let sent = world.db.integers(
-        "SELECT (SELECT COUNT(*) FROM alerts WHERE state = 'sent') \
-           + (SELECT COUNT(*) FROM digests WHERE sent_at IS NOT NULL)",
-    )[0];
+    let sent = world.db.integers(SENT)[0];
     let told = world.told.borrow().len();
     if i64::try_from(told).unwrap() < sent {
         world.violate(format!("{sent} messages were sent, and Slack got {told}"));
     }
 }
+
+/// Messages that Slack got beyond those that are said to be sent: a tick that dies, or whose record
+/// is lost, sends again what it had sent.
+pub fn repeated(world: &World) -> i64 {
+    let sent = world.db.integers(SENT)[0];
+    i64::try_from(world.told.borrow().len()).unwrap() - sent
+}
+
+/// Since `before`, when faults had ended, no message was repeated.
+pub fn is_slack_told_once(world: &World, before: i64) {
+    let more = repeated(world) - before;
+    if more > 0 {
+        world.violate(format!(
+            "Slack got {more} messages again, and nothing was wrong"
+        ));
+    }
+}
+
+/// Messages that are said to be sent.
+const SENT: &str = "SELECT (SELECT COUNT(*) FROM alerts WHERE state = 'sent') \
+   + (SELECT COUNT(*) FROM digests WHERE sent_at IS NOT NULL)";
 
 /// A digest was made, and reached Slack.
 pub fn is_digest_sent(world: &World) {

@@ -101,8 +101,17 @@ impl Database for Port {
     fn batch(&self, mut statements: Vec<Statement>) -> Task<'_, Result<Vec<Rows>, DbError>> {
         Box::pin(async move {
             broken_batch(self.world.mutant, &mut statements);
+            if self.breaks(Mutant::Chatty) {
+                for statement in statements.iter().skip(1) {
+                    self.gate(Kind::Db, &label(std::slice::from_ref(statement)))
+                        .await;
+                }
+            }
             let fate = self.gate(Kind::Db, &label(&statements)).await;
             if let Some(error) = self.world.refused(&statements) {
+                if self.breaks(Mutant::GuessFresh) && is_claim(&statements) {
+                    return self.world.db.pretend(&statements);
+                }
                 self.world.note(format!("   refused: {error}"));
                 self.after(fate, "refused").await;
                 return Err(error);
@@ -170,6 +179,9 @@ impl KeyValue for Port {
             let down = self.world.kv.down.get();
             self.after(fate, &format!("{down}{value:?}")).await;
             if down || fate.is_error() {
+                if self.breaks(Mutant::KvGuesses) {
+                    return Ok(None);
+                }
                 return Err(KvError("KV GET failed: 500".to_owned()));
             }
             if self.breaks(Mutant::RunningMarkCounts) && value.as_deref() == Some(Mark::RUNNING) {

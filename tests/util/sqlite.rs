@@ -2,10 +2,11 @@
 //! migrations.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use oncepress::ports::{DbError, Rows, SqlValue, Statement};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ErrorCode, ToSql};
+use rusqlite::{Connection, ErrorCode, StatementStatus, ToSql};
 
 /// D1's limits (developers.cloudflare.com/d1/platform/limits).
 const PARAMS_MAX: usize = 100;
@@ -18,7 +19,21 @@ thread_local! {
 }
 
 /// A database of its own, empty but for the schema.
-pub struct Sqlite(Option<Connection>, RefCell<&'static [Rewrite]>);
+pub struct Sqlite(
+    Option<Connection>,
+    RefCell<&'static [Rewrite]>,
+    RefCell<Option<BTreeMap<String, Work>>>,
+);
+
+/// What SQLite did for one text of a statement: instructions of its virtual machine stand for rows
+/// that it visits, by an index or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    pub runs: u32,
+    pub steps: i64,
+    /// Rows that it read in a scan of a whole table.
+    pub scanned: i64,
+}
 
 /// A rule that is broken on purpose: text in place of a statement's text.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +48,7 @@ impl Default for Sqlite {
             .with(|pool| pool.borrow_mut().pop())
             .unwrap_or_else(migrated);
         connection.execute_batch("SAVEPOINT world").unwrap();
-        Self(Some(connection), RefCell::default())
+        Self(Some(connection), RefCell::default(), RefCell::default())
     }
 }
 
@@ -84,6 +99,25 @@ impl Sqlite {
         };
         self.connection().execute_batch(end).unwrap();
         results
+    }
+
+    /// What the service had done since the last look, by a statement's text; the first look begins
+    /// the count.
+    pub fn work(&self) -> BTreeMap<String, Work> {
+        self.2.replace(Some(BTreeMap::new())).unwrap_or_default()
+    }
+
+    fn add(&self, sql: &str, steps: i32, scanned: i32) {
+        let mut counted = self.2.borrow_mut();
+        let Some(all) = counted.as_mut() else { return };
+        if !all.contains_key(sql) {
+            all.insert(sql.to_owned(), Work::default());
+        }
+        if let Some(work) = all.get_mut(sql) {
+            work.runs += 1;
+            work.steps += i64::from(steps);
+            work.scanned += i64::from(scanned);
+        }
     }
 
     /// Breaks a rule from now on.
@@ -142,6 +176,9 @@ impl Sqlite {
             rows.push(columns.collect());
         }
         drop(cursor);
+        let steps = prepared.reset_status(StatementStatus::VmStep);
+        let scanned = prepared.reset_status(StatementStatus::FullscanStep);
+        self.add(sql, steps, scanned);
         let changes = if writes { connection.changes() } else { 0 };
         Ok(Rows {
             rows,
@@ -153,9 +190,10 @@ impl Sqlite {
 
     /// A question of a test's own, outside the service.
     pub fn query(&self, sql: &str) -> Vec<Vec<(String, SqlValue)>> {
-        self.one(sql, &[])
-            .unwrap_or_else(|error| panic!("{error}: {sql}"))
-            .rows
+        let kept = self.2.take();
+        let found = self.one(sql, &[]);
+        self.2.replace(kept);
+        found.unwrap_or_else(|error| panic!("{error}: {sql}")).rows
     }
 
     /// Integers of the first column.
