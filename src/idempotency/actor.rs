@@ -148,6 +148,9 @@ impl Actor {
             let end = end.ok_or_else(|| {
                 RunnerError::Unreachable("its end is not in the database yet".to_owned())
             })?;
+            if self.holds_another(&record.job.token) {
+                return Err(RunnerError::Unreachable("it runs again".to_owned()));
+            }
             self.live.recall(&record.job.token, end);
             return Ok(());
         }
@@ -156,6 +159,14 @@ impl Actor {
         }
         let wish = self.storage.wake(Span::default()).await;
         wish.map_err(RunnerError::Unreachable)
+    }
+
+    /// Whether a job with another token was started here, or has run since.
+    fn holds_another(&self, token: &str) -> bool {
+        let memory = self.memory.borrow();
+        let begun = memory.body.as_ref().map(|(owner, _)| owner.clone());
+        let tokens = [begun, memory.running.clone(), self.live.ended()];
+        tokens.iter().flatten().any(|held| held != token)
     }
 
     /// Runs the stored job to its end.

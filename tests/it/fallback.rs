@@ -1,12 +1,13 @@
 //! What happens to a paid-for output that the database does not take.
 
 use oncepress::app::RunnerError;
-use oncepress::idempotency::record::Settlement;
+use oncepress::idempotency::record::{Job, Settlement};
+use oncepress::json_form;
 use oncepress::ports::{DbError, Statement};
 use oncepress::time::Span;
 
 use crate::calm;
-use crate::util::{Call, Setup, World};
+use crate::util::{Act, Call, Setup, World};
 
 /// The database takes claims and refuses commits.
 fn refuse_commits(world: &World) {
@@ -198,4 +199,33 @@ fn an_actor_that_cannot_ask_the_database_how_its_run_ended_asks_again() {
         "{known:?}"
     );
     calm(&world);
+}
+
+#[test]
+fn how_a_run_ended_is_no_end_of_the_one_that_began_while_the_database_was_asked() {
+    let world = Setup::default().build();
+    world.gemini.then(&[Act::Ends("MAX_TOKENS")]);
+    let held = world.ask(&world.isolate(1), &Call::of("article 1"));
+    assert_eq!(held.code(), "output_held");
+    world.pass_ms(5_000);
+    for (name, _) in world.actors.homes() {
+        world.evict(&name);
+    }
+    let (name, record) = world.actors.records().remove(0);
+    let record: serde_json::Value = serde_json::from_str(&record.unwrap()).unwrap();
+    let job = record["job"].to_string().replace("tok_", "tok_again_");
+    let job: Job = json_form::read(&job).unwrap();
+    let _asks = world.call_actor(&name, |actor, app| {
+        Box::pin(async move { actor.attach(&app, Span::default()).await })
+    });
+    let wait = Span::from_seconds(1);
+    let mut begins = world.call_actor(&name, move |actor, app| {
+        Box::pin(async move { actor.start(&app, job, "{}".to_owned(), wait).await })
+    });
+    world.pass_ms(1_000);
+    assert_eq!(
+        begins.try_recv().unwrap(),
+        Some(Ok(None)),
+        "Gemini takes two"
+    );
 }
