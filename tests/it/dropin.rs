@@ -3,8 +3,6 @@
 use std::rc::Rc;
 
 use oncepress::http::message::Request;
-use oncepress::idempotency::record::Job;
-use oncepress::json_form;
 use oncepress::limits::GEMINI_ANSWER_MAX_BYTES;
 use oncepress::time::Span;
 use serde_json::{Value, json};
@@ -294,9 +292,7 @@ fn a_runner_that_dies_leaves_its_caller_an_answer() {
         let isolate = world.isolate(1);
         let handle = world.send(&isolate, "client", request(form, &body("article 1"), &[]));
         world.pass_ms(1_000);
-        for (name, _) in world.actors.homes() {
-            world.evict(&name);
-        }
+        world.evict_all();
         let answer = world.exec.finish(&handle).unwrap();
         assert_eq!(answer.status, 503, "{}", answer.body);
         let code = answer.header("x-oncepress-error-code");
@@ -460,10 +456,7 @@ fn who_follows_a_run_before_it_begins_gets_nothing_of_what_the_cut_one_streamed(
     let isolate = world.isolate(1);
     world.gemini.then(&[Act::CutMiddle]);
     ask(&world, &isolate, EVENTS, "article 1");
-    let (id, record) = world.actors.records().remove(0);
-    let record: Value = serde_json::from_str(&record.unwrap()).unwrap();
-    let job = record["job"].to_string().replace("tok_", "tok_again_");
-    let job: Job = json_form::read(&job).unwrap();
+    let (id, job) = world.further_job();
     let _started = world.call_actor(&id, |actor, app| {
         Box::pin(async move { actor.start(&app, job, String::new(), Span::default()).await })
     });

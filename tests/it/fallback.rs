@@ -1,8 +1,7 @@
 //! What happens to a paid-for output that the database does not take.
 
 use oncepress::app::RunnerError;
-use oncepress::idempotency::record::{Job, Settlement};
-use oncepress::json_form;
+use oncepress::idempotency::record::Settlement;
 use oncepress::ports::{DbError, Statement};
 use oncepress::time::Span;
 
@@ -55,9 +54,7 @@ fn a_duplicate_before_the_output_is_brought_in_buys_nothing() {
     let first = world.ask(&world.isolate(1), &call);
     assert_eq!(first.status, 201);
     // The object that ran it is gone from memory, and KV shows no mark.
-    for (name, _) in world.actors.homes() {
-        world.evict(&name);
-    }
+    world.evict_all();
     world.kv.down.set(true);
     let isolate = world.isolate(2);
     world.kv.down.set(false);
@@ -163,9 +160,7 @@ fn a_large_output_that_the_database_refused_is_given_to_every_duplicate_at_once(
         assert_eq!(first.status, 201, "{}", first.body);
         if !in_memory {
             world.refuse_nothing();
-            for (name, _) in world.actors.homes() {
-                world.evict(&name);
-            }
+            world.evict_all();
         }
         for _ in 0..3 {
             match attach(&world) {
@@ -187,9 +182,7 @@ fn an_actor_that_cannot_ask_the_database_how_its_run_ended_asks_again() {
     let first = world.ask(&world.isolate(1), &call);
     assert_eq!(first.status, 201);
     world.pass_ms(5_000);
-    for (name, _) in world.actors.homes() {
-        world.evict(&name);
-    }
+    world.evict_all();
     world.refuse(|_| Some(DbError::Overloaded("D1 DB is overloaded.".to_owned())));
     assert!(matches!(attach(&world), Err(RunnerError::Unreachable(_))));
     world.refuse_nothing();
@@ -208,13 +201,8 @@ fn how_a_run_ended_is_no_end_of_the_one_that_began_while_the_database_was_asked(
     let held = world.ask(&world.isolate(1), &Call::of("article 1"));
     assert_eq!(held.code(), "output_held");
     world.pass_ms(5_000);
-    for (name, _) in world.actors.homes() {
-        world.evict(&name);
-    }
-    let (name, record) = world.actors.records().remove(0);
-    let record: serde_json::Value = serde_json::from_str(&record.unwrap()).unwrap();
-    let job = record["job"].to_string().replace("tok_", "tok_again_");
-    let job: Job = json_form::read(&job).unwrap();
+    world.evict_all();
+    let (name, job) = world.further_job();
     let _asks = world.call_actor(&name, |actor, app| {
         Box::pin(async move { actor.attach(&app, Span::default()).await })
     });

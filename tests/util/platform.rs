@@ -11,6 +11,8 @@ use oncepress::cron::tick;
 use oncepress::idempotency::actor::{Actor, ActorStorage};
 use oncepress::idempotency::live::{Feed, Step};
 use oncepress::idempotency::queue::{Disposition, work};
+use oncepress::idempotency::record::Job;
+use oncepress::json_form;
 use oncepress::ports::Task;
 use oncepress::time::{Span, Timestamp};
 use serde_json::Value;
@@ -359,5 +361,20 @@ impl World {
             self.exec.run_to(next + 1);
         }
         self.exec.run_to(self.exec.now_ms() + 30_000);
+    }
+
+    /// The same for each of them.
+    pub fn evict_all(&self) {
+        for (name, _) in self.actors.homes() {
+            self.evict(&name);
+        }
+    }
+
+    /// The one object there is, and its job as a further run of it would be given.
+    pub fn further_job(&self) -> (String, Job) {
+        let (name, record) = self.actors.records().remove(0);
+        let record: Value = serde_json::from_str(&record.unwrap()).unwrap();
+        let job = record["job"].to_string().replace("tok_", "tok_again_");
+        (name, json_form::read(&job).unwrap())
     }
 }

@@ -77,8 +77,7 @@ export class Worker {
   /** Starts the process (again) on the stores as they are. */
   async boot() {
     const args = ["dev", "--config", this.config, "--local"];
-    args.push("--ip", "127.0.0.1", "--port", String(this.port));
-    args.push("--inspector-port", "0");
+    args.push("--ip", "127.0.0.1", "--port", String(this.port), "--inspector-port", "0");
     args.push("--persist-to", this.stores, "--var", `E2E_CLOCK_OFFSET_MS:${this.#clockMs}`);
     this.#child = start(WRANGLER, args, { log: this.log, cwd: ROOT, env: QUIET });
     await waitFor(`the Worker (its log: ${this.log})`, () => this.e2e("GET", "ready"), {

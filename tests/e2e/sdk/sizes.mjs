@@ -1,6 +1,7 @@
 // What one large answer costs in memory, by its form: a fresh Worker for each row, since WebAssembly
 // memory never shrinks. Not a test; its figures are in docs/DEFAULTS.md.
-//   bash scripts/sdk.sh --help >/dev/null; node tests/e2e/sdk/sizes.mjs [MiB…] [--at-once 2]
+//   bash scripts/sdk.sh tests/e2e/sdk/memory.spec.mjs      (builds what this needs)
+//   node tests/e2e/sdk/sizes.mjs [MiB…] [--at-once 2]
 
 import { parseArgs } from "node:util";
 
